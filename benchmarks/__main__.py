@@ -64,7 +64,7 @@ def main(arguments: list[str] | None = None) -> None:
         networks[network] = compare(network, sides, options.atis if network == "atis" else None, rounds, seconds)
         print(report.table({network: networks[network]}).splitlines()[-1], file=sys.stderr, flush=True)
     versions = sorted({f"{report.LABELS[side]}: {result['version']}" for results in networks.values()
-                       for side, result in results.items() if "version" in result})  # fmt: skip
+                       for side, result in results.items() if "version" in result})
     facts = {"date": datetime.date.today().isoformat(), "machine": machine(), "versions": versions, "rounds": rounds}
     note = f"{facts['machine']}. {'; '.join(versions)}. Medians of {rounds} rounds, {facts['date']}."
     print(report.table(networks), note, report.compilations(networks), sep="\n\n")

@@ -20,7 +20,7 @@ from benchmarks.resources import HERE
 
 NETWORKS = (
     "fcn5", "alexnet", "resnet56", "lstm64", "lstm256", "atis", "bilstm", "bigru", "attention", "decoding", "tiny"
-)  # fmt: skip
+)
 SIDES = ("cntkjax", "cntk27", "torch", "torch.compile", "jax")
 COLD, COLD_SECONDS = 100, 20.0  # minibatches of a process whose caches are empty; seconds after which fewer do
 UNSUPPORTED = {"jax": ("bilstm", "bigru", "attention", "decoding"), "torch.compile": ("decoding",)}

@@ -51,11 +51,11 @@ def atis(folder: Path, files: Path) -> Workload:
     """Slot tagging from a text file, 500 words a minibatch."""
     words, slots = (
         C.sequence.input_variable(n, is_sparse=True) for n in (data.ATIS_WORDS, data.ATIS_LABELS)
-    )  # fmt: skip
+    )
     x, y = (
         C.io.StreamDef(field, width, is_sparse=True)
         for field, width in (("S0", data.ATIS_WORDS), ("S2", data.ATIS_LABELS))
-    )  # fmt: skip
+    )
     source = C.io.MinibatchSource(C.io.CTFDeserializer(str(folder / "atis.train.ctf"), C.io.StreamDefs(x=x, y=y)))
     model = L.Sequential([L.Embedding(150), L.Recurrence(L.LSTM(300)), L.Dense(data.ATIS_LABELS)])
     return Workload(words, model(words), slots, source, data.ATIS_MINIBATCH, 2 * data.ATIS_PASS)
@@ -65,7 +65,7 @@ def _alexnet() -> Any:
     stages = [
         layer for filters in (32, 32, 64)
         for layer in (L.Convolution2D((5, 5), filters, activation=C.relu, pad=True), L.MaxPooling((3, 3), strides=2))
-    ]  # fmt: skip
+    ]
     return L.Sequential([*stages, L.Dense(data.CLASSES)])
 
 
@@ -141,7 +141,7 @@ def speech(folder: Path, files: Path) -> Workload:
             C.io.HTKFeatureDeserializer(C.io.StreamDefs(x=context)),
             C.io.HTKMLFDeserializer(str(files / "htk.list"), C.io.StreamDefs(y=labels)),
         ], frame_mode=True,
-    )  # fmt: skip
+    )
     x, y = C.input_variable(40 * (2 * _FRAME_CONTEXT + 1)), C.input_variable(data.CLASSES, is_sparse=True)
     hidden = [L.Dense(_FRAME_STATES, activation=C.sigmoid) for _ in range(3)]
     return Workload(x, L.Sequential([*hidden, L.Dense(data.CLASSES)])(x), y, source, _FRAME_BATCH, 20)
@@ -149,7 +149,7 @@ def speech(folder: Path, files: Path) -> Workload:
 
 WORKLOADS: dict[str, Callable[[Path, Path], Workload]] = {
     "atis": atis, "images": image_files, "user images": user_images, "speech": speech,
-}  # fmt: skip
+}
 
 
 class _Recorded(C.train.TrainingSession):
@@ -176,7 +176,7 @@ class _Recorded(C.train.TrainingSession):
 def record(work: Workload, steps: int, folder: Path) -> None:
     """Train, and record some steps."""
     criteria = (C.cross_entropy_with_softmax(work.network, work.labels),
-                C.classification_error(work.network, work.labels))  # fmt: skip
+                C.classification_error(work.network, work.labels))
     rate = C.learning_parameter_schedule_per_sample([1e-4, 1e-5], epoch_size=10**6)
     learner = C.momentum_sgd(work.network.parameters, rate, C.momentum_schedule(0.9))
     # Who prints the loss of a step waits for that step; so nothing is printed meanwhile.

@@ -43,7 +43,7 @@ def in_own_process(tool: str, options: argparse.Namespace, network: str, topolog
     environment = os.environ | {
         "JAX_PLATFORMS": "cpu", "CNTKJAX_CACHE_DIR": "", "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {XLA_FLAGS}",
         "PYTHONPATH": f"{HERE.parent / 'src'}:{HERE.parent}:{HERE}",
-    }  # fmt: skip
+    }
     command = [sys.executable, "-m", "benchmarks", tool, "--target", options.target, "--one", network]
     command += ["--topology", topology, *(["--atis", str(options.atis)] if options.atis else [])]
     process = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=HERE.parent)

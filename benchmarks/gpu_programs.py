@@ -29,7 +29,7 @@ LIMITS = {
     "fcn5": Limit(30, 744), "alexnet": Limit(39, 265), "resnet56": Limit(822, 1319), "lstm64": Limit(350, 2467),
     "atis": Limit(144, 380), "bilstm": Limit(1176, 1490), "attention": Limit(672, 890), "rnnstack": Limit(338, 1609),
     "grouped": Limit(23, 354), "depthwise": Limit(19, 354),
-}  # fmt: skip
+}
 
 
 def compiled_step(options: Namespace) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def compiled_step(options: Namespace) -> dict[str, Any]:
         "host_arrays": sum(x.arrays_sent for x in inputs if isinstance(x, Sent)),
         "float64": len(re.findall(r"\bf64\[", text)), "compile_s": round(seconds, 1),
         "compile_cpu_s": round(cpu_seconds, 1),
-    }  # fmt: skip
+    }
 
 
 def rows(results: Iterator[Mapping[str, Any]]) -> Iterator[str]:

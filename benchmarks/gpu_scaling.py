@@ -90,7 +90,7 @@ def compiled_step(options: Namespace) -> dict[str, Any]:
         "network": options.one, "topology": options.topology, "all_reduces": [list(a) for a in reduces],
         "gathered_mb": round(gathered / 1e6, 1),
         "compile_s": round(time.perf_counter() - begin_time, 1),
-    }  # fmt: skip
+    }
 
 
 def rows(results: Iterator[Mapping[str, Any]]) -> Iterator[str]:

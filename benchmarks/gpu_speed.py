@@ -27,7 +27,7 @@ NO_GPU = 'There is no GPU here: JAX sees only {}. On a machine with an NVIDIA GP
 GIGA_OPERATIONS = {
     "fcn5": 77.6, "alexnet": 15.2, "resnet56": 24.1, "lstm64": 44.3, "lstm256": 177.4, "atis": 2.4, "attention": 3.7,
     "bilstm": 8.3, "decoding": 1.0,
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)

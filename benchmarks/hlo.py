@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import prod
 
 BYTES = {"pred": 1, "s8": 1, "u8": 1, "s16": 2, "u16": 2, "f16": 2, "bf16": 2, "s32": 4, "u32": 4, "f32": 4,
-         "s64": 8, "u64": 8, "f64": 8}  # fmt: skip
+         "s64": 8, "u64": 8, "f64": 8}
 NO_KERNEL = frozenset({
     "parameter", "constant", "bitcast", "get-tuple-element", "tuple", "after-all", "add-dependency", "opt-barrier",
     "copy-done", "async-done", "async-update", "partition-id", "replica-id", "domain",

@@ -115,7 +115,7 @@ def alexnet() -> Run:
 
     layers = [
         {"W": glorot(5, 5, i, o), "b": jnp.zeros(o)} for i, o in itertools.pairwise([3, 32, 32, 64])
-    ] + [linear(64 * 3 * 3, data.CLASSES)]  # fmt: skip
+    ] + [linear(64 * 3 * 3, data.CLASSES)]
     return runner(loss_of, layers, (), batches_of(data.images(data.ALEXNET_BATCH), channels_last))
 
 

@@ -78,7 +78,7 @@ class Links:
                      "CNTKJAX_SIZE": str(len(self._names))},
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
             ) for rank, name in enumerate(self._names)
-        ]  # fmt: skip
+        ]
 
 
 @contextmanager

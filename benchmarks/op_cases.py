@@ -323,4 +323,4 @@ CASES = [
          lambda w: jax.nn.one_hot(jax.random.categorical(jax.random.key(1), jnp.log(w), shape=(256,)), 4096),
          lambda w: F.one_hot(torch.multinomial(w, 256, True), 4096).float(), 0, static=(0,), random=True,
          generators={0: probabilities(4096)}),
-]  # fmt: skip
+]

@@ -52,7 +52,7 @@ def main() -> None:
     print(json.dumps({
         "first": first, "sweeps": [time.perf_counter() - start], "samples": len(paths),
         "cpu": time.process_time() - cpu, "memory": memory(), "before": before,
-    }))  # fmt: skip
+    }))
 
 
 if __name__ == "__main__":

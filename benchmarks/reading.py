@@ -119,7 +119,7 @@ def write_htk(folder: Path, size: int) -> None:
 WRITERS: dict[str, tuple[Callable[[Path, int], None], str]] = {
     "dense": (write_dense, "dense.ctf"), "sparse": (write_sparse, "sparse.ctf"), "cbf": (write_cbf, "dense.cbf"),
     "images": (write_images, "images"), "htk": (write_htk, "htk"),
-}  # fmt: skip
+}
 
 
 class Side(NamedTuple):

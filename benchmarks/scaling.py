@@ -75,7 +75,7 @@ class Workers:
         environment = os.environ | {
             "JAX_PLATFORMS": "cpu", "PYTHONPATH": f"{HERE.parent / 'src'}:{HERE.parent}",
             "CNTKJAX_WORKER_TIMEOUT": "120",
-        }  # fmt: skip
+        }
         self._processes = hosts.start([sys.executable, "-m", "benchmarks.scaling_worker"], environment)
 
     def __enter__(self) -> Workers:
@@ -167,7 +167,7 @@ def main(arguments: list[str]) -> None:
     heads = [
         "workers", "link", "exchange", "sent by each", "in the program", "minibatch", "predicted", "gain over 32 bits",
         "predicted", "difference",
-    ]  # fmt: skip
+    ]
     print(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
     for workers in options.links or (2, 4):
         with links(workers) as hosts:

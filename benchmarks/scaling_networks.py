@@ -90,7 +90,7 @@ def resnet50() -> Network:
             layers += [
                 convolution(inputs, width, 1, wide), convolution(width, width, 3, side),
                 convolution(width, 4 * width, 1, side),
-            ]  # fmt: skip
+            ]
             layers += [convolution(inputs, 4 * width, 1, side)] if block == 0 else []
             inputs = 4 * width
     return of_layers("ResNet-50, 64 images", 64, [*layers, dense(2048, 1000)], normalized=True)

@@ -193,4 +193,4 @@ CASES = [
     varied("past_value, summed, lengths 1 to 32", [SEQUENCES], lambda x: Sequence.reduce_sum(Sequence.past_value(x)),
             lambda x, n: jnp.sum(jnp.where(mask(x, n - 1), x, 0), 0),
             lambda x, n: x.masked_fill(~torch_mask(x, n - 1), 0).sum(0)),
-]  # fmt: skip
+]

@@ -24,7 +24,7 @@ def main(name: str, folder: Path | None, seeds: list[int], epochs: int, rate: fl
         for grows in (False, True):
             C.cntk_py.set_fixed_random_seed(seed)
             block = SGD(maxEpochs=epochs, learningRatesPerSample=rate, momentumPerMB=0.9, autoAdjustMinibatch=grows,
-                        **task.block)  # fmt: skip
+                        **task.block)
             history, loss = task.train(block)
             updates, trials = (sum(e.minibatches for e in history), sum(e.search_minibatches for e in history))
             print(f"seed {seed}, {'growing' if grows else 'fixed'} size: loss {loss:.4f} after {updates} updates"

@@ -108,7 +108,7 @@ def resnet56(compiled: bool = False) -> Run:
     network = nn.Sequential(
         *normalized(3, 3, 16, 1), nn.ReLU(), *stage(16, 16, 1), *stage(16, 32, 2), *stage(32, 64, 2),
         nn.AvgPool2d(8), nn.Flatten(), nn.Linear(64, data.CLASSES),
-    )  # fmt: skip
+    )
     return classifier(network, data.images(data.RESNET_BATCH), compiled)
 
 

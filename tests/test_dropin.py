@@ -136,12 +136,12 @@ def test_what_most_scripts_do_not_use_is_not_imported():
     slow = ("jax.extend", "jax._src.pallas", "jax.export", "jax.scipy", "numpy.testing", "cntkjax.cli",
             "cntkjax.contrib.",
             "cntkjax.formats.onnx.", "cntkjax.interop._stablehlo", "cntkjax.interop._flax",
-            "cntkjax.learners._transforms")  # fmt: skip
+            "cntkjax.learners._transforms")
     assert not [name for name in sorted(added) if name.startswith(slow)]
     assert not added & {"multiprocessing.managers", "xml.etree.ElementTree", "unittest"}
 
 
 def test_a_learner_is_created_when_optax_has_not_been_imported():
     script = "import sys, cntk as C; assert 'optax' not in sys.modules; C.sgd([C.parameter(2)], 0.1).transform; " \
-             "assert 'optax' in sys.modules"  # fmt: skip
+             "assert 'optax' in sys.modules"
     python("-c", script)

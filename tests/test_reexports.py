@@ -39,7 +39,7 @@ WITHOUT = {
     "bounded_cache", "map_function_arguments", "sanitize_Function_attributes", "sanitize_var_map",
     "sanitize_variable_value_dict", "AVAILABLE_TENSOR_OPS", "DictionaryValueFromDict",
     "DictionaryValueFromNDArrayView",  # helpers of its wrapper
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("module", STAR_IMPORTS)

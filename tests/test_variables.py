@@ -41,7 +41,7 @@ def test_initial_states_take_their_size_from_what_is_delayed():
 def test_parameters_and_constants_can_be_created_as_printed_for_inputs():
     x, p, c = C.input_variable(2), C.parameter(2), C.constant([1, 2])
     by_kind = {v.is_parameter: v for v in ((x + p) * c).root_function.inputs if v.is_constant} | {
-        v.is_parameter: v for v in (x + p).inputs if v.is_parameter}  # fmt: skip
+        v.is_parameter: v for v in (x + p).inputs if v.is_parameter}
     assert by_kind[True].as_parameter() is p and by_kind[False].as_constant() is c
     for variable, conversion in ((x, "as_parameter"), (p, "as_constant"), (c, "as_parameter")):
         with pytest.raises(TypeError, match="cannot be converted"):
@@ -51,7 +51,7 @@ def test_parameters_and_constants_can_be_created_as_printed_for_inputs():
 @pytest.mark.parametrize(("value", "error"), [
     (3, TypeError), (np.float32(3), TypeError), (np.ones(()), RuntimeError), (np.ones(3), RuntimeError),
     (np.ones((1, 3)), RuntimeError), (np.ones(6), RuntimeError),
-])  # fmt: skip
+])
 def test_a_value_has_the_shape_of_its_variable(value, error):
     for variable in (C.parameter((2, 3), init=1), C.constant(np.ones((2, 3), np.float32))):
         with pytest.raises(error, match="does not fit"):

@@ -13,7 +13,7 @@ html_css_files = ["extra.css"]
 html_sidebars = {"**": [
     "sidebar/brand.html", "versions.html", "sidebar/search.html", "sidebar/scroll-start.html",
     "sidebar/navigation.html", "sidebar/scroll-end.html",
-]}  # fmt: skip
+]}
 templates_path = ["_templates"]
 html_show_sphinx = False
 html_show_search_summary = False  # would fetch pages, which a browser refuses without a server

@@ -52,7 +52,7 @@ def write_list(output: Path) -> None:
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>cntkjax: documentation</title>'
         f'<meta http-equiv="refresh" content="0; url={newest}/index.html"><h1>cntkjax</h1><ul>{items}</ul></html>',
         "utf-8",
-    )  # fmt: skip
+    )
 
 
 def _order(name: str) -> tuple[bool, list[int], str]:

@@ -20,7 +20,7 @@ _OPERATORS: dict[np.ufunc, str] = {
     np.add: "plus", np.subtract: "minus", np.multiply: "element_times", np.divide: "element_divide",
     np.matmul: "times", np.power: "pow", np.negative: "negate", np.absolute: "abs", np.square: "square",
     np.reciprocal: "reciprocal",
-}  # fmt: skip
+}
 
 
 class TensorOpsMixin:

@@ -137,7 +137,7 @@ PUBLIC = (
     "", "ops.sequence", "random", "layers", "losses", "metrics", "learners", "io", "io.transforms", "logging",
     "logging.graph", "debugging", "train", "train.distributed", "eval", "initializer", "misc", "device",
     "default_options",
-)  # fmt: skip
+)
 LEFT_OUT = {
     "created by the package": "DeviceDescriptor DistributedLearner IterableSource Record default_override_or",
     "takes anything: what it is made from checks it": "Function Learner get_default_override",

@@ -92,7 +92,7 @@ class TestErrorsOfOthers:
 @pytest.mark.parametrize(("accident", "kind"), [
     ("import zlib; zlib.no_such_function(3)", AttributeError), ("len(3)", TypeError), ("int('a')", ValueError),
     ("{}['no such key']", KeyError), ("(1).no_such_attribute", AttributeError),
-])  # fmt: skip
+])
 def test_arguments_that_are_right_are_not_blamed_for_an_accident(accident, kind, monkeypatch):
     source = C.io.MinibatchSourceFromData({"x": np.ones((4, 2), np.float32)})
     inside = compile(accident, explaining.PACKAGE + "io/_reader.py", "exec")

@@ -10,7 +10,7 @@ from benchmarks import data
 def test_queries_are_read_from_ctf(tmp_path):
     path = tmp_path / "two.ctf"
     path.write_text("0\t|S0 178:1 |# BOS\t|S1 14:1 |# flight\t|S2 128:1 |# O\n"
-                    "0\t|S0 479:1 |S2 12:1\n3\t|S0 7:1 |S2 1:1\n")  # fmt: skip
+                    "0\t|S0 479:1 |S2 12:1\n3\t|S0 7:1 |S2 1:1\n")
     first, second = data.queries(path)
     np.testing.assert_array_equal(first, [[178, 479], [128, 12]])
     np.testing.assert_array_equal(second, [[7], [1]])

@@ -63,7 +63,7 @@ def test_the_example_of_microsofts_slides():
 
 @pytest.mark.parametrize("make, millions", [
     (scaling_networks.fcn5, 13.7), (scaling_networks.resnet50, 25.6), (scaling_networks.vgg16, 138.4),
-])  # fmt: skip
+])
 def test_networks_have_their_published_sizes(make, millions):
     assert make().values / 1e6 == pytest.approx(millions, abs=0.05)
 

@@ -57,7 +57,7 @@ CASES = (
          f"{_TESTS}/ParallelTraining/Data", ("precision=double", _GRADIENTS.format(64)), 1e-5),
     Case("Text/SequenceClassification", f"{_TESTS}/Text/SequenceClassification/Config/seqcla.cntk",
          f"{_TESTS}/Text/SequenceClassification/Data", (), 0.06),
-)  # fmt: skip
+)
 
 
 def configurations() -> Iterator[Path]:
@@ -89,7 +89,7 @@ def log_of(case: Case, folder: str) -> str:
     arguments = [
         f"configFile={PUBLIC / case.config}", f"currentDirectory={data}", f"DataDir={data}", f"RunDir={folder}",
         f"OutputDir={folder}", f"ConfigDir={(PUBLIC / case.config).parent}", "DeviceId=-1", "stderr=-", *case.arguments,
-    ]  # fmt: skip
+    ]
     program = "import sys; from cntkjax.brainscript.command_line import main; sys.exit(main())"
     done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
     return done.stderr if done.returncode == 0 else f"{done.stderr}\nexit status {done.returncode}"
@@ -107,7 +107,7 @@ def recorded(test: str) -> list[dict[str, float]]:
     return [
         {name: value[0] for name, value in epoch.items() if isinstance(value, list)}
         for command in commands for epoch in command.get("epochs", ()) if epoch["set"] == "Training"
-    ]  # fmt: skip
+    ]
 
 
 def differences(case: Case) -> list[str]:
@@ -122,7 +122,7 @@ def differences(case: Case) -> list[str]:
         for number, (epoch, wanted) in enumerate(zip(found, expected, strict=False), 1)
         for name, value in wanted.items()
         if abs(epoch.get(name, float("inf")) - value) > case.tolerance * max(abs(value), 0.1)
-    ]  # fmt: skip
+    ]
 
 
 def is_available() -> bool:

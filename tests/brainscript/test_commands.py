@@ -77,7 +77,7 @@ def test_train_test_and_write_give_the_numbers_of_cntk(run, tmp_path):
     for (number, loss, error, samples), expected, wrong in zip(epochs(log), LOSSES, ERRORS, strict=True):
         assert samples == 50 and loss == pytest.approx(expected, rel=1e-5) and error == wrong, number
     final = re.search(r"Final Results: Minibatch\[1-1\]: EvalClassificationError = 0.00000000 \* 50; "
-                      r"CrossEntropyWithSoftmax = ([\d.]+) \* 50; perplexity = 1.1354", log)  # fmt: skip
+                      r"CrossEntropyWithSoftmax = ([\d.]+) \* 50; perplexity = 1.1354", log)
     assert float(final[1]) == pytest.approx(0.1270165, rel=1e-5)
     rows = [line.split(" ") for line in (tmp_path / "out.PosteriorProb").read_text().splitlines()]
     assert len(rows) == 50
@@ -85,7 +85,7 @@ def test_train_test_and_write_give_the_numbers_of_cntk(run, tmp_path):
     assert (tmp_path / "out.labels").read_text().startswith("0.000000 1.000000\n")
     assert sorted(f.name for f in (tmp_path / "models").iterdir()) == [
         "net.dnn", "net.dnn.1", "net.dnn.2", "net.dnn.ckp"
-    ]  # fmt: skip
+    ]
 
 
 def test_the_log_has_the_lines_that_scripts_read(run):
@@ -99,7 +99,7 @@ def test_the_log_has_the_lines_that_scripts_read(run):
         "Precomputing --> 3 PreCompute nodes found.", "Precomputing --> Completed.",
         "Starting Epoch 1: learning rate per sample = 0.050000  effective momentum = 0.513417  momentum as time "
         "constant = 30.0 samples", "Starting minibatch loop.", 'Action "train" complete.', "__COMPLETED__",
-    ):  # fmt: skip
+    ):
         assert line in lines, line
     assert re.search(
         r"^ Epoch\[ 1 of 2\]-Minibatch\[   1-   2, 66.67%\]: CrossEntropyWithSoftmax = \d\.\d{8} \* 40; "
@@ -127,7 +127,7 @@ def test_training_goes_on_from_the_last_checkpoint(run, tmp_path):
 
 def test_validation_data_and_cv(run):
     _, log = run("command=Train", "Train=[cvReader=[readerType=CNTKTextFormatReader;file=$Data$;input=[features=[dim=2;"
-                 "format=dense];labels=[dim=2;format=dense]]]]")  # fmt: skip
+                 "format=dense];labels=[dim=2;format=dense]]]]")
     assert "Finished Epoch[ 3 of 3]: [Validate] CrossEntropyWithSoftmax = 0.12701" in log
     _, log = run("command=CV", "CV=[action=cv;crossValidationInterval=1:1:2]")
     assert len(re.findall("Final Results", log)) == 3 and "Best model of criterion 2: " in log
@@ -159,7 +159,7 @@ def test_output_formats(run, tmp_path):
     (["command=Test"], "there is no model"),
     (["reader=[file=nowhere.ctf]"], "nowhere.ctf"),
     (["Train=[SimpleNetworkBuilder=[layerTypes=Sigmod]]"], "layerTypes = Sigmod: the types of layers are Sigmoid"),
-])  # fmt: skip
+])
 def test_mistakes(run, arguments, message):
     status, log = run(*arguments)
     assert status == 1 and message in log and "Traceback" not in log
@@ -180,7 +180,7 @@ def test_models_are_edited_and_dumped(run, tmp_path):
     status, log = run(
         "command=Edit:Dump:Test", "Edit=[action=edit;editPath=a.mel;name=edited]", f"modelPath={tmp_path}/edited.dnn",
         "Dump=[action=dumpNode;nodeNameRegex=\"W.|Last\";outputFile=dump.txt]",
-    )  # fmt: skip
+    )
     assert status == 0, log
     dumped = (tmp_path / "dump.txt").read_text().splitlines()
     assert dumped[0] == "Last=Plus ( W1*H1 , B1 )" and dumped[1].startswith("W0=LearnableParameter [5,2]")

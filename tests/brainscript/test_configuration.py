@@ -33,7 +33,7 @@ def test_values_of_all_kinds(tmp_path):
 
 def test_the_last_value_counts_and_blocks_are_merged(tmp_path):
     root = read(tmp_path, "p=[a=1;b=2;c=3]\np=[c=5;d=[x=1;y=2]]\np=[d=[y=7]]\nv=1:2\nv=3",
-                "P=[e=8]", "p=[b=9,d=[z=4]]", "[v=4:5]")  # fmt: skip
+                "P=[e=8]", "p=[b=9,d=[z=4]]", "[v=4:5]")
     block = root.block("p")
     assert [block.integer(name) for name in "abce"] == [1, 9, 5, 8]
     assert [block.block("d").integer(name) for name in "xyz"] == [1, 7, 4]
@@ -66,7 +66,7 @@ def test_names_are_replaced_where_they_are_used(tmp_path):
     ("value = $b$\nb = $a$\na = $b$", "line", "refers to itself"),
     ("value = 'x", "line 1, column 9", "the quote ' is not closed"),
     ("include = nowhere.cntk", "line 1, column 1", "there is no file nowhere.cntk"),
-])  # fmt: skip
+])
 def test_mistakes_are_shown_with_their_place(tmp_path, text, place, message):
     with pytest.raises(ConfigError) as error:
         read(tmp_path, text).text("value")
@@ -84,7 +84,7 @@ def test_errors_name_the_includes(tmp_path):
     "value = 1*1000000000",
     "value = $a0$\n" + "".join(f"a{i} = $a{i + 1}$$a{i + 1}$\n" for i in range(60)) + "a60 = xx",
     "value = " + "(" * 100_000, "value = [" * 5000, "value = 1:" * 100_000 + "\n]",
-])  # fmt: skip
+])
 def test_hostile_texts_are_refused_within_a_second(tmp_path, text):
     start = time.perf_counter()
     with pytest.raises(ConfigError):

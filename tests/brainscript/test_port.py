@@ -52,7 +52,7 @@ def folder(tmp_path, monkeypatch):
         steps, label = random.normal(size=(2, 2)), random.integers(2)
         onehot = "1 0" if label else "0 1"
         rows += [f"{sequence} |x {a:.3f} {b:.3f}" + (f" |label {onehot}" if not at else "")
-                 for at, (a, b) in enumerate(steps + label)]  # fmt: skip
+                 for at, (a, b) in enumerate(steps + label)]
     (tmp_path / "data.ctf").write_text("\n".join(rows) + "\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -144,7 +144,7 @@ def test_options_of_the_text_format(tmp_path):
     ("reader=[features=[dim=7]]", "dim = 7 is no odd multiple of the 2 numbers of a frame"),
     ("reader=[readerType=HTKMLReader]", "there is no readerType HTKMLReader; did you mean HTKMLFReader?"),
     ("reader=[readerType=Kaldi2Reader]", "Kaldi2Reader is not supported"),
-])  # fmt: skip
+])
 def test_mistakes(speech, further, message):
     with pytest.raises(ConfigError, match=re.escape(message)):
         open_reader(load([*speech, further]).block("reader"))

@@ -30,7 +30,7 @@ def test_two_workers_train_as_one(tmp_path):
     (tmp_path / "run.py").write_text(RUN)
     shutil.rmtree(tmp_path / "models", ignore_errors=True)
     command = [sys.executable, "-c", LAUNCH, "launch", "-n", "2", str(tmp_path / "run.py"), "configFile=a.cntk",
-               f"Data={tmp_path}/data.ctf", f"Out={tmp_path}", "command=Train:Test", PARALLEL]  # fmt: skip
+               f"Data={tmp_path}/data.ctf", f"Out={tmp_path}", "command=Train:Test", PARALLEL]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     log = done.stdout + done.stderr
     assert done.returncode == 0, log

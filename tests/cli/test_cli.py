@@ -29,7 +29,7 @@ def test_the_installed_command_runs(model, tmp_path):
     """As a user calls it; the other tests call its main function."""
     out = tmp_path / "copy.model"
     for arguments, expected in ((["--help"], "usage: cntkjax"), (["info", model], "double [3]"),
-                                (["convert", model, out], "")):  # fmt: skip
+                                (["convert", model, out], "")):
         run = subprocess.run(
             [sys.executable, "-m", "cntkjax.cli", *arguments], capture_output=True, text=True, timeout=100
         )
@@ -209,7 +209,7 @@ def test_convert_writes_models_of_cntk_under_its_usual_names(model, tmp_path, ou
 @pytest.mark.parametrize(("content", "kind"), [
     (b"|x 1 2 3\n|x 4 5 6\n", "a text file"), ("é".encode() * 400, "a text file"), (b"PK\3\4....", "a zip archive"),
     (b"\x89HDF\r\n\x1a\n", "an HDF5 file"), (b"\x80\x04\x95", "a pickle"), (b"\x89PNG\r\n", "a picture"),
-])  # fmt: skip
+])
 @pytest.mark.parametrize("command", ["info", "view"])
 def test_files_of_other_kinds_are_named(tmp_path, capsys, content, kind, command):
     (tmp_path / "f").write_bytes(content)

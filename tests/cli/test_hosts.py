@@ -48,7 +48,7 @@ def sshd(tmp_path_factory):
     options = [
         f"HostKey={folder / 'host'}", f"AuthorizedKeysFile={folder / 'user.pub'}", "StrictModes=no", "UsePAM=no",
         "PidFile=none", f"Port={port}", "ListenAddress=127.0.0.2", "ListenAddress=127.0.0.3",
-    ]  # fmt: skip
+    ]
     command = [server, "-D", "-e", "-f", "/dev/null", *(word for option in options for word in ("-o", option))]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stderr=log)
@@ -76,7 +76,7 @@ def await_listening(port, process, log):
 def launch(ssh, *arguments, hosts=HOSTS):
     command = [
         sys.executable, "-m", "cntkjax.cli", "launch", "-n", "2", "--hosts", hosts, "--ssh", ssh, *map(str, arguments)
-    ]  # fmt: skip
+    ]
     return subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -158,7 +158,7 @@ def test_hosts_are_read_from_a_file_of_mpiexec(tmp_path):
     (["-n", "2", "--hostfile", "missing"], "No such file or directory: 'missing'"),
     (["-n", "2", "--hosts", "a,b", "--host-index", "2"], "--host-index 2: there are 2 hosts, counted from 0"),
     (["-n", "2", "--hosts", "a,b", "--host-index", "0"], "--coordinator a:PORT"),
-])  # fmt: skip
+])
 def test_hosts_that_do_not_fit_together_are_an_error(arguments, message, capsys):
     assert main(["launch", *arguments, str(SCRIPT)]) == 1
     assert message in capsys.readouterr().err

@@ -138,7 +138,7 @@ def test_launchers_on_two_hosts_start_the_workers_of_one_job(undisturbed, tmp_pa
     (["-n", "0", str(SCRIPT)], "at least one worker"),
     (["-n", "3", "--hosts", "a,b", str(SCRIPT)], "cannot be divided evenly among 2 hosts: a,b"),
     (["-n", "4", str(SCRIPT)], "4 workers need a device each, but this host has 2"),
-])  # fmt: skip
+])
 def test_options_that_cannot_work_are_an_error(arguments, message, monkeypatch, capsys):
     monkeypatch.setattr(_launch, "_visible_accelerators", lambda: 2)
     assert main(["launch", *arguments]) == 1

@@ -36,7 +36,7 @@ def files(tmp_path):
     return lambda *more: main([
         "train", str(tmp_path / "train.cntk"), str(tmp_path / "in.model"), "--data", str(tmp_path / "d.ctf"),
         f"ModelDir={tmp_path}", *more,
-    ])  # fmt: skip
+    ])
 
 
 def test_a_model_is_trained_and_a_second_call_goes_on(files, tmp_path, capsys):
@@ -61,7 +61,7 @@ def test_a_model_is_trained_and_a_second_call_goes_on(files, tmp_path, capsys):
     (["truncated=true"], "truncated = true needs a source that cuts sequences"),
     (["--field", "word=w"], "the model has no input 'word'; use one of: words, tag"),
     (["3"], "'3' is no setting: write key=value"),
-])  # fmt: skip
+])
 def test_mistakes_are_one_line(files, capsys, more, message):
     assert files(*more) == 1
     error = capsys.readouterr().err

@@ -55,7 +55,7 @@ def test_diff_of_a_file_that_is_missing_is_neither_equal_nor_different(model, ca
 @pytest.mark.parametrize(("out", "reason"), [
     ("out.png", "give the name another extension: .html"),
     ("nowhere/out.html", "there is no folder 'nowhere'"),
-])  # fmt: skip
+])
 def test_pages_are_written_as_html_into_folders_that_exist(model, tmp_path, monkeypatch, capsys, out, reason):
     monkeypatch.chdir(tmp_path)
     for status, command in (1, ["view", str(model), out]), (2, ["diff", str(model), str(model), "--html", out]):

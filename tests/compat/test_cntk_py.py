@@ -92,7 +92,7 @@ def test_each_object_is_an_instance_of_its_compiled_classes_only():
         "sizes": C.minibatch_size_schedule(3), "source": source,
         "worker": C.train.distributed.mpi_communicator().current_worker(),
         "data": source.next_minibatch(1)[source.streams.x],
-    }  # fmt: skip
+    }
     instances = {
         "Variable": {"x", "w", "c", "output"}, "Parameter": {"w"}, "Constant": {"c"}, "Function": {"z"},
         "NDArrayView": {"view"}, "Value": {"value"}, "Learner": {"learner"}, "Trainer": {"trainer"},
@@ -144,7 +144,7 @@ def test_views_and_values_are_equal_up_to_tolerances():
         ((1, 2), (1, 2.001), ()), ((1, 2), (1, 2.001), (0.01, 0.01)), ((1, 2), (1, 2.001), (0.0001, 0.0001)),
         ((1000,), (1000.01,), (0.0, 0.001)), ((1000,), (1000.01,), (0.1,)), ((1000,), (1000.01,), (2e-5, 0.0)),
         ((1000,), (1000.01,), (1e-6, 0.0)),
-    ]  # fmt: skip
+    ]
     equalities = [cntk_py.are_equal(view(*a), view(*b), *tolerances) for a, b, tolerances in pairs]
     assert equalities == [False, True, False, False, True, True, False]
     assert not cntk_py.are_equal(view(1, 2), view(1, 2).as_shape((1, 2)))
@@ -155,7 +155,7 @@ def test_views_and_values_are_equal_up_to_tolerances():
 def test_initializers_of_the_compiled_module():
     assert cntk_py.normal_initializer(0.1, 2, 1, 4) == {
         "initializerType": "normal", "scale": 0.1, "outputRank": 2, "filterRank": 1, "randomSeed": 4,
-    }  # fmt: skip
+    }
     assert cntk_py.bilinear_initializer(3, 4) == {"initializerType": "bilinear", "kernelWidth": 3, "kernelHeight": 4}
     assert cntk_py.constant_initializer(2) == {"initializerType": "constant", "value": 2.0}
     assert C.layers.Dense(2, init=cntk_py.constant_initializer(3))(C.input_variable(1)).W.value.tolist() == [[3, 3]]
@@ -183,7 +183,7 @@ def test_deserializers_and_sources_of_the_compiled_module(tmp_path):
         "input": {
             "l": {"labelDim": 3}, "i": {"transforms": [{"type": "Mean", "meanFile": "q"}, {"type": "Transpose"}]},
         },
-    }  # fmt: skip
+    }
 
 
 def test_trainers_and_learners_of_the_compiled_module():
@@ -245,7 +245,7 @@ def test_schedules_of_the_compiled_module():
     assert schedule.serialize() == {
         "type": "TrainingParameterSchedule", "version": 2, "ref_mb_size": 4, "epoch_size": 10,
         "schedule": {"20": 0.5, "30": 0.2},
-    }  # fmt: skip
+    }
     assert cntk_py.training_double_parameter_schedule_deserialize(schedule.serialize()) == schedule
     sizes = cntk_py.minibatch_size_schedule([(1, 3), (1, 4)], 10)
     assert cntk_py.minibatch_size_schedule_deserialize(sizes.serialize())[10] == 4

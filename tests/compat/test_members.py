@@ -230,7 +230,7 @@ def instances(tmp_path_factory):
         "AdditionalLearningOptions": cntk_py.AdditionalLearningOptions(), "OptionalBool": cntk_py.OptionalBool(),
         "MinibatchSourceConfig": cntk_py.MinibatchSourceConfig([]),
         "TensorBoardFileWriter": C.logging.TensorBoardProgressWriter,
-    }  # fmt: skip
+    }
 
 
 def listed():

@@ -49,7 +49,7 @@ X, Y = C.Axis(0), C.Axis(1)  # along the last axis of a shape, and the last but 
     ("constant_like", (A, 2.5), [[2.5] * 3] * 2),
     ("mean", ([A, B], "mean"), [[3.5] * 3] * 2),
     ("uniform_random", ((2,), cntk_py.DataType_Float, 5.0, 5.0001, 3), [5, 5]),
-])  # fmt: skip
+])
 def test_operations_take_arguments_in_their_own_order(name, arguments, expected):
     function = getattr(cntk_py, name)(*arguments)
     np.testing.assert_allclose(function.eval(), expected, rtol=1e-4, atol=1e-6)
@@ -59,7 +59,7 @@ def test_operations_take_arguments_in_their_own_order(name, arguments, expected)
 
 @pytest.mark.parametrize(("arguments", "expected"), [
     ((), [[0, 1, 2]]), ((2,), [[0, 0, 1]]), ((C.constant(5),), [[5, 1, 2]]), ((C.constant(5), 2, "far"), [[5, 5, 1]]),
-])  # fmt: skip
+])
 def test_delays_may_leave_out_their_initial_state(arguments, expected):
     s = C.sequence.input_variable(())
     (value,) = cntk_py.past_value(s, *arguments).eval({s: [np.array([1, 2, 3], np.float32)]})
@@ -72,11 +72,11 @@ def test_inputs_and_placeholders():
         cntk_py.input_variable((2, 3), False, 1, True, "nm", batch), cntk_py.input_variable((2, 3), 1, "n"),
         cntk_py.output_variable((2, 3), 1, batch, True, "n"), cntk_py.placeholder_variable((2, 3), "a", batch),
         cntk_py.placeholder_variable("q"),
-    ]  # fmt: skip
+    ]
     assert [str(v) for v in variables] == [
         "Input('nm', [#], [2 x 3])", "Input('n', [#, *], [2 x 3])", "Output('n', [#], [2 x 3])",
         "Placeholder('a', [#], [2 x 3])", "Placeholder('q', [???], [???])",
-    ]  # fmt: skip
+    ]
     assert variables[0].needs_gradient and not variables[1].needs_gradient
     assert cntk_py.input_variable((2, 3), True, 1).is_sparse
 

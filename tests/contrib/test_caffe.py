@@ -76,7 +76,7 @@ def windows(x, kernel, stride, pad, fill=0.0, dilation=(1, 1), size=None):
     return np.array([[
         grid[:, i * stride[0] :, j * stride[1] :][:, : reach[0] : dilation[0], : reach[1] : dilation[1]]
         for j in range(size[1])] for i in range(size[0])
-    ]).transpose(2, 0, 1, 3, 4)  # fmt: skip
+    ]).transpose(2, 0, 1, 3, 4)
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ CASES = {
         'layer { name: "s" type: "Split" bottom: "data" top: "a" top: "b" }' + layer("Eltwise", "", "a b"), {},
         lambda: 2 * IMAGE,
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -251,7 +251,7 @@ SINES = {
     for name, shapes in {
         "conv": [(3, 2, 3, 3), (3,)], "norm": [(3,), (3,)], "scale": [(3,), (3,)], "fc": [(4, 12), (4,)],
     }.items()
-}  # fmt: skip
+}
 SINES["norm"].append(np.ones(1))
 SAMPLE = np.cos(np.arange(50)).reshape(1, 2, 5, 5).astype(np.float32)
 OF_CNTK = [0.62928557, 0.27594241, 0.06981551, 0.0249565]
@@ -328,7 +328,7 @@ def test_parsing_of_networks(tmp_path):
     network = read_network(tmp_path / "t")
     assert network == {
         "a": [1, -25.0], "b": [1, 2, 3], "c": [{"d": [True]}, {"e": ["MAX"]}], "f": ['x"y'], "layer": [],
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ def network():
     x = C.input_variable(5, name="x")
     return C.layers.Sequential([
         C.layers.Dense(5, activation=C.relu, init_bias=0.1, name="first"), C.layers.Dense(3, name="second")
-    ])(x)  # fmt: skip
+    ])(x)
 
 
 def blocks(model, op):
@@ -33,7 +33,7 @@ def test_fewer_singular_vectors_give_smaller_layers_if_the_filter_matches():
     factored = factorization.factor_dense(network(), lambda W: 2, filter_function=lambda block: block.name == "second")
     assert {(p.name, p.shape) for p in factored.parameters} == {
         ("W1", (5, 2)), ("W2", (2, 3)), ("b", (3,)), ("W", (5, 5)), ("b", (5,))
-    }  # fmt: skip
+    }
 
 
 def test_user_defined_factors_and_their_errors():
@@ -116,7 +116,7 @@ def test_convolutions_become_binary_and_keep_bias_and_activation(tmp_path):
     assert len(blocks(binary, "BinaryConvolution")) == 2 and len(blocks(binary, "ReLU")) == 1
     assert [(p.name, p.shape) for p in binary.parameters] == [
         ("filter", (2, 4, 3, 3)), ("filter", (4, 1, 3, 3)), ("b", (4, 1, 1))
-    ]  # fmt: skip
+    ]
     only = quantization.convert_to_binary_convolution(model, lambda block: block.name == "second")
     assert len(blocks(only, "BinaryConvolution")) == 1
     data = np.random.default_rng(1).normal(size=(2, 1, 8, 8)).astype(np.float32)
@@ -124,7 +124,7 @@ def test_convolutions_become_binary_and_keep_bias_and_activation(tmp_path):
     W = model.second.W.value
     scale = np.abs(before).mean((1, 2, 3), keepdims=True) * np.abs(W).mean()
     signs = C.convolution(np.where(W > 0, 1, -1).astype(np.float32), C.input_variable((4, 8, 8)),
-                          auto_padding=[False], strides=(2, 2, 2))  # fmt: skip
+                          auto_padding=[False], strides=(2, 2, 2))
     expected = signs.eval(np.where(before > 0, 1, -1).astype(np.float32)) * scale
     binary = only.eval({only.arguments[0]: data})
     np.testing.assert_allclose(binary, expected, rtol=1e-4, atol=1e-5)

@@ -100,9 +100,9 @@ def test_the_tests_of_the_contributions_pass(contributed):
     tests = [
         "tests/ops/test_every_op.py", "tests/ops/test_operand_errors.py", "tests/layers/test_layers.py",
         "tests/learners/test_trajectories.py", "tests/io/test_json_lines.py", "tests/layers/test_docstrings.py",
-    ]  # fmt: skip
+    ]
     examples = ["src/cntkjax/ops/_reduce.py", "src/cntkjax/layers/_quantiles.py", "src/cntkjax/io/_json_lines.py",
-                "src/cntkjax/learners/_learners.py"]  # fmt: skip
+                "src/cntkjax/learners/_learners.py"]
     names = "cumsum or Quantiles or lion or json_lines or JSONLines or have_a_row or has_a_mismatch"
     output = run(contributed, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, *examples, "-k", names)
     assert int(re.search(r"(\d+) passed", output)[1]) >= 14

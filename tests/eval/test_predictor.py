@@ -154,7 +154,7 @@ def test_threads_share_a_predictor(f, request_of):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("f, request_of", [
     (mlp(), lambda n: data(n, 6)), (tagger(), lambda n: words(*range(1, n + 1))),
-])  # fmt: skip
+])
 def test_submitted_requests_are_joined_and_divided_again(f, request_of, backend):
     predict = C.Predictor(f, max_batch=8, max_delay=0.05, backend=backend)
     requests = [request_of(n) for n in (1, 3, 2, 1, 9, 2)]

@@ -101,7 +101,7 @@ def test_debugging_finds_the_mistake(tmp_path, capsys):
 @pytest.mark.parametrize("path", [
     *sorted(ROOT.glob("examples/*.py")),
     *(ROOT / "benchmarks" / name for name in ("cntk_networks.py", "data.py", "worker.py")),
-], ids=lambda path: path.stem)  # fmt: skip
+], ids=lambda path: path.stem)
 def test_examples_for_cntk_are_python_3_6(path):
     ast.parse(path.read_text(), feature_version=(3, 6))
 

@@ -53,7 +53,7 @@ def test_types_of_values():
     assert [value.value_type() for value in values] == [0, 1, 2, 5, 6, 9, 10, 11]
     assert [DictionaryValue.type_name(value.value_type()) for value in values] == [
         "None", "Bool", "Int", "Double", "String", "Vector", "Dictionary", "NDArrayView",
-    ]  # fmt: skip
+    ]
     assert [value.has_value() for value in values] == [False, *[True] * 7]
     with pytest.raises(RuntimeError, match="no type 13"):
         DictionaryValue.type_name(13)

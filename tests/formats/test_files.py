@@ -114,7 +114,7 @@ def test_a_full_disk_leaves_the_old_model(tmp_path):
         "resource.setrlimit(resource.RLIMIT_FSIZE, (10**6, 10**6)); signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "f.save(sys.argv[1])",
         path, 2,
-    )  # fmt: skip
+    )
     _, error = full.communicate(timeout=100)
     assert full.returncode == 1 and "OSError" in error and f"File too large: '{path}'" in error
     assert C.load_model(path).parameters[0].value[0, 0] == 1

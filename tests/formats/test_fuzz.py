@@ -37,7 +37,7 @@ def small_models(folder):
         ])(x),
         C.sequence.last(C.layers.Recurrence(C.layers.LSTM(2))(s)),
         C.cross_entropy_with_softmax(C.dropout(C.input_variable(3), 0.3), C.constant(np.eye(3, dtype=np.float32)[1])),
-    ]  # fmt: skip
+    ]
     for i, net in enumerate(nets):
         net.save(folder / f"{i}.model")
     return sorted(folder.iterdir())

@@ -24,7 +24,7 @@ def recurrence():
         w.learnable("R", (2, 2), [0.1, 0.2, 0.3, 0.4]), w.times("a", "W", "x"),
         w.node("PastValue", "p", "h", values=w.int32(1) + w.shape(2) + struct.pack("<f", 0.5)), w.times("b", "R", "p"),
         w.node("Plus", "c", "a", "b"), w.node("Tanh", "h", "c"), outputs=["h"],
-    )  # fmt: skip
+    )
 
 
 def convolution(*, kernel=(4, 18), own_layout=True, version=31):
@@ -74,7 +74,7 @@ SINGLE = {
     "Sigmoid": 1 / (1 + np.exp(-X)), "RectifiedLinear": [[0.5, 0, 2]], "Softmax": [[0.17529039, 0.03911257, 0.7855970]],
     "LogSoftmax": [[-1.7413113, -3.2413113, -0.2413113]], "Log": [[-0.6931472, -85.1, 0.6931472]], "Cosine": np.cos(X),
     "SumColumnElements": [[1.5]], "Hardmax": [[0, 0, 1]], "Pass": X, "Sqrt": [[0.70710677, 0, 1.4142135]],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("op", SINGLE)
@@ -86,7 +86,7 @@ def test_operations_of_one_operand(op):
 PAIRS = {
     "Scale": X * Y, "Minus": X - Y, "SquareError": 3.0, "CrossEntropyWithSoftmax": 3.3359010, "ErrorPrediction": 0.0,
     "LogPlus": [[1.8132617, 0.3132616, 3.3132617]], "CosDistance": [0.8783101],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("op", PAIRS)
@@ -112,7 +112,7 @@ def test_precomputed_means_are_constants_and_outputs():
     f = C.load_model(w.network(
         w.source("x", 3), w.node("Mean", "m", "x", values=values), w.node("InvStdDev", "s", "x", values=values),
         w.node("PerDimMeanVarNormalization", "t", "x", "m", "s"),
-    ))  # fmt: skip
+    ))
     assert [v.name for v in f.outputs] == ["m", "s", "t"]
     results = f.eval({f.arguments[0]: [X]}, outputs=[f.outputs[2]])
     np.testing.assert_allclose(results[0], (X - [[0.1, 0.2, 0.3]]) * [[0.1, 0.2, 0.3]], rtol=1e-5)
@@ -175,7 +175,7 @@ OLD = {  # operation: dimensions of the input, values in the file, numbers for 0
 
 @pytest.mark.parametrize(("op", "version"), [
     (op, version) for op in [*OLD, "Pooling"] for version in range(5 if op == "Pooling" else 4, 10)
-])  # fmt: skip
+])
 def test_operations_of_old_versions(op, version):
     """CNTK 2.7 reads these bytes, and none of some others, as the numbers here."""
     maxima = (6, 6, 2), pooling(version), [0.8, 1, 1.2, 2, 2.2, 2.4, 3.2, 3.4, 3.6, 4.4]
@@ -188,7 +188,7 @@ def test_operations_of_old_versions(op, version):
 @pytest.mark.parametrize(("window", "padded", "expected"), [
     ((3, 3, 1, 1), 1, [2.576, 3.794, 3.914, 4.034, 4.154, 2.7]), ((3, 3, 2, 1), 0, [5.664, 5.97, 6.582, 6.888]),
     ((3, 2, 2, 1), 0, [2.228, 2.36, 2.624, 2.756]), ((2, 3, 2, 1), 0, [2.43, 2.562, 2.694, 2.826]),
-])  # fmt: skip
+])
 def test_convolutions_of_version_4(window, padded, expected):
     kernel = 4, 2 * window[0] * window[1]
     weights = w.learnable("w", kernel, [0.01 * i for i in range(kernel[0] * kernel[1])])
@@ -201,7 +201,7 @@ def test_convolutions_of_version_4(window, padded, expected):
 
 @pytest.mark.parametrize(("version", "values", "scale"), [
     (10, w.shape(2, 2), 0.0625), (25, w.shape(2, 2), 0.0625), (26, w.shape(2, 2) + w.int32(1) + w.double(0.25), 0.25),
-])  # fmt: skip
+])
 def test_regions_have_a_scale_since_version_26(version, values, scale):
     sources = w.source("x", 6, 6, 2, version=version), w.source("r", 4, 1, version=version)
     f = C.load_model(one("ROIPooling", *sources, values=values, version=version))
@@ -213,7 +213,7 @@ def test_regions_have_a_scale_since_version_26(version, values, scale):
     ("OptimizedRNNStack", 13, w.uint64(0, 1, 1) + w.text("rnnTanh")),
     ("OptimizedRNNStack", 14, w.uint64(0, 1, 1) + w.text("rnnTanh") + w.int32(0)),
     ("RandomSample", 15, b"\1" + w.uint64(2)), ("RandomSample", 16, b"\1" + w.uint64(2, 7, 0)),
-])  # fmt: skip
+])
 def test_values_that_later_versions_added(op, version, values):
     sources = [w.learnable("W", (4, 1), [0.1] * 4)] if op != "Where" else []
     sources += [w.source("x", 1, version=version)] if op != "RandomSample" else []
@@ -247,7 +247,7 @@ def test_axes_inputs_and_types():
 def test_outputs_are_the_listed_and_unused_nodes_by_name():
     f = C.load_model(w.network(
         w.source("x", 3), w.node("Tanh", "t", "x"), w.node("Tanh", "B", "x"), w.node("Tanh", "a", "t"), outputs=["t"]
-    ))  # fmt: skip
+    ))
     assert [v.name for v in f.outputs] == ["B", "a", "t"]
 
 

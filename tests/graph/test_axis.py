@@ -47,7 +47,7 @@ def test_attributes_say_that_all_axes_have_no_order():
     attributes = [f.root_function.attributes for f in (C.reduce_sum(x, Axis.all_axes()), C.reduce_sum(x))]
     assert [a["axisVec"] for a in attributes] == [
         [("unordered", "dynamic", "AllAxes")], [("unordered", "dynamic", "AllStaticAxes")],
-    ]  # fmt: skip
+    ]
 
 
 def test_unique_axes_are_numbered_by_their_name_as_in_cntk():
@@ -55,4 +55,4 @@ def test_unique_axes_are_numbered_by_their_name_as_in_cntk():
     Axis("answer")
     assert [unique(n).name for n in ("answer", "reply1", "reply", "reply", "reply1", "reply", "defaultBatchAxis")] == [
         "answer1", "reply1", "reply", "reply2", "reply11", "reply3", "defaultBatchAxis1"
-    ]  # fmt: skip
+    ]

@@ -137,7 +137,7 @@ def test_a_substitute_that_computes_from_the_graph_closes_a_loop(method):
     (lambda x, y, relu, product: {relu.output: C.times(x, 2 * np.eye(2, dtype="f")).output}, "x=", [3, 6]),
     (lambda x, y, relu, product: {x: C.sigmoid(x).output}, "x=", [1.0965879, 1.3211956]),
     (lambda x, y, relu, product: {product.output: C.tanh(y).output}, "y= x", [1.4621172, 2.7615942]),
-])  # fmt: skip
+])
 def test_a_substitute_is_copied_if_it_depends_on_a_copied_node(substitutes, arguments, sums):
     """A substitute that uses the variable it replaces uses its copy. Recorded from CNTK; `=` marks originals."""
     x, y = C.input_variable(2, name="x"), C.input_variable(2, name="y")

@@ -30,7 +30,7 @@ def served(function, folder, **inputs):
     run = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", SERVE, path, inputs_file, outputs_file],
         capture_output=True, text=True, cwd=folder, env={"PATH": "", "JAX_PLATFORMS": "cpu"}, timeout=100,
-    )  # fmt: skip
+    )
     assert run.returncode == 0, run.stderr[-2000:]
     with np.load(outputs_file) as arrays:
         return [arrays[name] for name in arrays.files]
@@ -43,7 +43,7 @@ def test_any_batch_of_an_image_network(tmp_path, dtype):
         f = C.layers.Sequential([
             C.layers.Convolution2D((3, 3), 4, activation=C.relu, pad=True), C.layers.BatchNormalization(map_rank=1),
             C.layers.MaxPooling((2, 2), strides=2), C.layers.Dense(3),
-        ])(x)  # fmt: skip
+        ])(x)
     for n in (1, 5):
         data = np.random.default_rng(n).normal(size=(n, 2, 8, 8)).astype(dtype)
         (output,) = served(f, tmp_path, a=data)

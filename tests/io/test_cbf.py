@@ -34,7 +34,7 @@ def sequence(steps):
     return st.fixed_dictionaries({
         "x": st.lists(st.tuples(st.integers(-9, 9), st.integers(-9, 9)), min_size=1, max_size=steps),
         "w": st.lists(STEP, min_size=1, max_size=steps),
-    })  # fmt: skip
+    })
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_streams_can_be_selected_renamed_and_reshaped(small, read_all):
     (StreamDef("z", 2), r"has no stream 'z'; its streams: \['x', 'w'\]"),
     (StreamDef("x", 3), r"'x' is dense of dimension 2, but is requested as dense of shape \(3,\)"),
     (StreamDef("x", 2, is_sparse=True), "'x' is dense of dimension 2, but is requested as sparse"),
-])  # fmt: skip
+])
 def test_streams_must_match_the_file(small, stream, message):
     with pytest.raises(RuntimeError, match=message):
         MinibatchSource(CBFDeserializer(str(small), StreamDefs(a=stream)))

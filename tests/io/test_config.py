@@ -46,7 +46,7 @@ def test_descriptions_of_images():
     ({}, ("0:0", "0:0", "0:0", "1:1")),
     ({"crop_size": (3, 4), "side_ratio": (0.2, 0.5)}, ("3:4", "0.2:0.5", "0:0", "1:1")),
     ({"crop_size": 3, "area_ratio": 0.5, "aspect_ratio": (0.3, 1)}, ("3:3", "0:0", "0.5:0.5", "0.3:1")),
-])  # fmt: skip
+])
 def test_descriptions_of_crops(options, text):
     description = transforms.crop(**options)
     keys = ("cropSize", "sideRatio", "areaRatio", "aspectRatio")

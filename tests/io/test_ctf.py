@@ -118,7 +118,7 @@ def test_malformed_sparse_samples(values, ctf):
     ("\n\n   \n", "Input file is empty"),
     ("a |x 1 2\n", "line 1: begins with 'a' instead of a sequence id or '|'"),
     ("\n-1 |x 1 2\n", "line 2: begins with '-'"),
-])  # fmt: skip
+])
 def test_other_files_are_refused_when_the_source_is_created(text, message, ctf):
     with pytest.raises(RuntimeError, match=message.replace("|", r"\|")):
         MinibatchSource(ctf(text, x=2))

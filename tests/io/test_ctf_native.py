@@ -20,7 +20,7 @@ grammar = st.lists(
     | st.floats(width=32).map(lambda x: repr(x).encode()) | st.integers().map(lambda i: str(i).encode())
     | st.text("0123456789.e-", min_size=1, max_size=40).map(str.encode),
     max_size=40,
-).map(b"".join)  # fmt: skip
+).map(b"".join)
 numbers = st.floats(allow_nan=False, allow_infinity=False).map(repr) | st.from_regex(
     r"[+-]?[0-9]{1,25}(\.[0-9]{0,25})?([eE][+-]?[0-9]{1,3})?", fullmatch=True
 )

@@ -24,7 +24,7 @@ def test_output_is_that_of_cntk(number, data, text):
 
 @pytest.mark.parametrize("data", [
     {}, {"a": "xy"}, {"a": 5}, {"a": np.array(3.0)}, {"a": [np.ones(2), np.ones(2)]},
-])  # fmt: skip
+])
 def test_other_data_are_refused(data):
     with pytest.raises(ValueError):
         sequence_to_cntk_text_format(0, data)

@@ -54,7 +54,7 @@ KINDS = {
     "generator": generated, "iterable": lambda: dict(enumerate(numbers())).values(),
     "batches": lambda: [{"x": np.stack([i["x"] for i in part]), "y": [i["y"] for i in part]}
                         for part in (numbers()[:4], numbers()[4:])],
-}  # fmt: skip
+}
 
 
 def source_of(kind, **options):
@@ -175,7 +175,7 @@ def test_errors_of_the_data_come_with_the_minibatch_that_needs_the_item():
     ([{"x": [1, 2]}], STREAMS, "stream 'y': an item has no such value; its values are x"),
     ([{"x": [1, 2, 3], "y": 0}], STREAMS, r"stream 'x': samples have shape .*3.*but the stream has \(2,\)"),
     ([{"x": [1, 2], "y": 3}], STREAMS, "stream 'y': class 3 is not one of 0 to 2"),
-])  # fmt: skip
+])
 def test_data_that_do_not_fit_are_errors(items, streams, message):
     with pytest.raises(RuntimeError, match=message):
         from_iterable(items, streams).next_minibatch(2)
@@ -183,7 +183,7 @@ def test_data_that_do_not_fit_are_errors(items, streams, message):
 
 @pytest.mark.parametrize("data, message", [
     (5, "int cannot be iterated over"), ({"x": [1]}, "a dict holds columns, not items; write MinibatchSourceFromData"),
-])  # fmt: skip
+])
 def test_data_that_are_no_iterable_are_refused(data, message):
     with pytest.raises(TypeError, match=message):
         from_iterable(data, STREAMS)

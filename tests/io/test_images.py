@@ -145,7 +145,7 @@ def test_minibatches_and_parts_of_them_stay_as_they_were_read(listed):
 @pytest.mark.parametrize("sizes, expected", [  # left, top, mirrored in CNTK 2.7
     ([2, 2, 2], [(18, 13, 0), (13, 22, 0), (27, 13, 0), (30, 0, 1), (17, 19, 1), (9, 22, 1)]),
     ([1, 2], [(18, 13, 0), (17, 19, 1), (13, 22, 0)]),  # the second image was read for a minibatch of another size
-])  # fmt: skip
+])
 @pytest.mark.parametrize("behind_text", [False, True])
 def test_random_numbers_depend_on_the_index_in_the_minibatch(sizes, expected, behind_text, listed, ctf):
     y, x = np.mgrid[:30, :40]
@@ -280,7 +280,7 @@ def png_header(width, height):
 @pytest.mark.parametrize(("size", "reason"), [
     ((10_000, 8_000), "it has 10000 x 8000 pixels, more than 67108864; scale it down, or set max_pixels"),
     ((60_000, 60_000), "Image size .3600000000 pixels. exceeds limit"),  # Pillow's own
-])  # fmt: skip
+])
 def test_huge_images_are_not_decoded(listed, size, reason):
     (listed / "huge.png").write_bytes(png_header(*size))
     (listed / "map.txt").write_text("a.png\t1\nhuge.png\t1\n")
@@ -406,7 +406,7 @@ def test_both_decoders_give_the_same_pixels(listed, monkeypatch, mode):
 @pytest.mark.parametrize("options", [
     {"format": "PNG"}, {"format": "JPEG"}, {"format": "JPEG", "progressive": True},
     {"format": "JPEG", "exif": b"x" * 500},
-], ids=["PNG", "JPEG", "progressive", "with metadata"])  # fmt: skip
+], ids=["PNG", "JPEG", "progressive", "with metadata"])
 def test_the_size_in_a_header_is_read_before_anything_is_decoded(options):
     encoded = io.BytesIO()
     Image.fromarray(PIXELS).save(encoded, **options)
@@ -416,7 +416,7 @@ def test_the_size_in_a_header_is_read_before_anything_is_decoded(options):
 
 
 @pytest.mark.parametrize("encoded", [b"", b"\xff\xd8", b"\xff\xd8" + b"\xff" * 50, b"\xff\xd8\xff\xda" + bytes(50),
-                                     b"\x89PNG\r\n\x1a\n" + bytes(50), b"BM" + bytes(50)])  # fmt: skip
+                                     b"\x89PNG\r\n\x1a\n" + bytes(50), b"BM" + bytes(50)])
 def test_what_is_no_header_is_left_to_pillow(encoded):
     assert _image_decoding._header(encoded) is None
 

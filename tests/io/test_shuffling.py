@@ -49,7 +49,7 @@ def order(source, size=10**6):
 @pytest.mark.parametrize("seed, expected", [
     (0, [3, 0, 4, 6, 2, 1, 5, 3, 0, 1, 5, 4, 2, 6, 1, 2, 4, 6, 0, 5, 3]),
     (1, [3, 0, 1, 5, 4, 2, 6, 1, 2, 4, 6, 0, 5, 3, 6, 3, 1, 5, 2, 4, 0]),
-])  # fmt: skip
+])
 def test_shuffling_of_one_chunk(numbered, seed, expected, size):
     source = MinibatchSource(numbered([1] * 7), max_sweeps=3, randomization_seed=seed)
     assert order(source, size) == expected
@@ -61,7 +61,7 @@ def test_shuffling_of_one_chunk(numbered, seed, expected, size):
     (3, 0, [0, 7, 1, 6, 8, 3, 5, 9, 10, 2, 4, 11]),
     (3, 3, [7, 8, 10, 6, 11, 9, 0, 2, 5, 4, 3, 1]),
     (128, 2, [7, 3, 1, 4, 0, 8, 10, 6, 2, 9, 5, 11]),
-])  # fmt: skip
+])
 def test_shuffling_with_windows_in_chunks(numbered, window, seed, expected):
     options = {"randomization_window_in_chunks": window, "randomization_seed": seed, "max_sweeps": 1}
     assert order(MinibatchSource(numbered([1] * 12, 3), **options), 5) == expected
@@ -72,7 +72,7 @@ def test_shuffling_with_windows_in_chunks(numbered, window, seed, expected):
     ([2, 1, 1, 2, 7, 1, 1, 7, 7, 1, 7, 1], 11, 31, 0,
      [11, 0, 3, 8, 2, 1, 9, 10, 4, 5, 6, 7, 4, 6, 5, 3, 9, 8, 2, 0, 1, 7, 11, 10]),
     ([3, 3, 1, 1, 3, 7, 1, 3, 2, 1], 2, 36, 3, [9, 5, 7, 2, 6, 8, 4, 3, 1, 0, 6, 9, 7, 2, 8, 4, 5, 1, 0, 3]),
-])  # fmt: skip
+])
 def test_shuffling_with_windows_in_samples(numbered, lengths, chunk, window, seed, expected):
     options = {"randomization_window_in_chunks": 0, "randomization_window_in_samples": window}
     sweeps = len(expected) // len(lengths)
@@ -84,7 +84,7 @@ def test_shuffling_with_windows_in_samples(numbered, lengths, chunk, window, see
     (0, [([8, 0], False, 16), ([4, 5, 1], True, 27), ([9], False, 36), ([3], False, 42), ([0, 5], False, 50),
          ([4], True, 54)]),
     (1, [([9, 6], False, 18), ([7, 2, 3, 7, 6], True, 38), ([1, 8, 2], True, 54)]),
-])  # fmt: skip
+])
 def test_a_worker_takes_every_second_chunk_and_moves_to_its_next_sequence(numbered, rank, expected):
     options = {"randomization_window_in_chunks": 3, "randomization_seed": 3, "max_sweeps": 2}
     source = MinibatchSource(numbered([7, 3, 3, 2, 1, 1, 1, 1, 1, 7], 2), **options)
@@ -99,7 +99,7 @@ def test_shuffling_of_joined_deserializers(numbered, ctf):
     assert list(taken(source, 2)) == [
         ([3], False, 1), ([4], False, 4), ([2], False, 5), ([1], False, 7), ([0], True, 9),
         ([1], False, 11), ([0], False, 13), ([2], False, 14), ([4], False, 17), ([3], True, 18),
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("lengths, chunk, window, seed, position, size, expected", [
@@ -108,7 +108,7 @@ def test_shuffling_of_joined_deserializers(numbered, ctf):
         ([4], False, 40), ([1, 8, 2, 1, 5], True, 47), ([8, 7, 6], False, 53), ([0], False, 55), ([4], False, 62),
         ([3], True, 63),
     ]),
-])  # fmt: skip
+])
 def test_shuffling_after_a_checkpoint(numbered, lengths, chunk, window, seed, position, size, expected):
     options = {"randomization_window_in_chunks": window, "randomization_seed": seed}
     source = MinibatchSource(numbered(lengths, chunk), max_sweeps=expected[-1][2] // sum(lengths), **options)
@@ -137,7 +137,7 @@ class Chunks(UserDeserializer):
      [4, 0, 3, 2, 1, 5, 6, 8, 7, 2, 1, 0, 5, 6, 8, 4, 3, 7, 3, 4, 6, 8, 7, 5, 0, 1, 2]),
     ([1, 2, 1], (6, 0), 1, [0, 3, 1, 2, 1, 2, 0, 3, 2, 1, 3, 0]),
     ([1, 4, 3], (0, 17), 2, [5, 0, 4, 7, 1, 2, 6, 3, 0, 1, 5, 4, 2, 7, 6, 3, 4, 1, 3, 2, 7, 5, 6, 0]),
-])  # fmt: skip
+])
 def test_shuffling_of_user_chunks(sizes, windows, seed, expected):
     chunks, samples = windows
     options = {"randomization_window_in_chunks": chunks, "randomization_window_in_samples": samples}
@@ -147,7 +147,7 @@ def test_shuffling_of_user_chunks(sizes, windows, seed, expected):
 IMAGES = {
     (1, 0): [10, 0, 5, 6, 7, 1, 8, 4, 2, 3, 13, 11, 12, 9], (5, 0): [5, 10, 6, 0, 7, 4, 8, 1, 2, 3, 13, 9, 12, 11],
     (5, 1): [5, 9, 8, 13, 6, 4, 7, 1, 11, 3, 0, 12, 2, 10], (128, 0): [13, 10, 1, 8, 4, 0, 2, 7, 5, 6, 9, 11, 12, 3],
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_embedded_images_have_chunks_of_bytes_like_text(listed):
 
 @pytest.mark.parametrize("frames, chunks", [
     ([20000] * 8, [5, 3]), ([89999, 1, 1], [3]), ([89999, 2, 1], [2, 1]), ([90000, 1, 1], [2, 1]),
-])  # fmt: skip
+])
 def test_a_chunk_ends_with_the_utterance_that_exceeds_a_quarter_of_an_hour(frames, chunks, tmp_path):
     scp = tmp_path / "f.scp"
     scp.write_text("".join(f"u{i}=a.mfc[0,{n - 1}]\n" for i, n in enumerate(frames)))
@@ -199,7 +199,7 @@ def test_shuffling_of_frames(tmp_path):
     source = MinibatchSource(described, frame_mode=True, randomization_seed=1)
     assert source.next_minibatch(9)[source.streams.x].ragged.data.tolist() == [
         [2, 2], [2, 1], [0, 0], [0, 2], [1, 0], [2, 3], [2, 0], [1, 1], [0, 1]
-    ]  # fmt: skip
+    ]
 
 
 def test_training_with_shuffled_data_agrees_with_cntk(ctf):

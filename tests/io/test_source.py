@@ -58,7 +58,7 @@ def test_minibatches_may_cross_the_end_of_a_sweep():
     source = batcher([1] * 10, sweeps=2)
     assert [batch(source, 7) for _ in range(4)] == [
         ([0, 1, 2, 3, 4, 5, 6], False), ([7, 8, 9, 0, 1, 2, 3], True), ([4, 5, 6, 7, 8, 9], True), ([], False),
-    ]  # fmt: skip
+    ]
 
 
 def test_a_minibatch_may_hold_several_sweeps():
@@ -101,7 +101,7 @@ def test_the_number_of_workers_may_change():
     source = batcher([1] * 60)
     assert [batch(source, 4)[0], batch(source, 2, (2, 0))[0], source.position, batch(source, 2, (2, 1))[0]] == [
         [0, 1, 2, 3], [4, 6], 7, [7, 9],
-    ]  # fmt: skip
+    ]
 
 
 def test_max_samples_excludes_sequences_that_begin_after_it():
@@ -113,7 +113,7 @@ def test_max_samples_excludes_sequences_that_begin_after_it():
 
 @pytest.mark.parametrize("position, expected", [
     (5, [1, 2, 3]), (9, [1, 2, 3]), (10, [2, 3]), (44, [0, 1]), (45, [1, 2, 3]), (60, [3, 4]), (1000, []),
-])  # fmt: skip
+])
 def test_a_position_is_rounded_up_to_the_next_sequence(position, expected):
     source = batcher(sweeps=2)
     source.seek(position)
@@ -131,7 +131,7 @@ orders = st.one_of(
 @given(
     st.lists(st.integers(1, 6), min_size=1, max_size=30), st.integers(1, 7), orders, st.integers(1, 12),
     st.integers(1, 3), st.booleans(),
-)  # fmt: skip
+)
 def test_a_sweep_yields_every_sequence_once_over_all_workers(lengths, chunks, order, size, workers, prefetch):
     """All workers together take every sequence once in each sweep; none takes more than the size of a minibatch."""
     sweeps, counts = 2, Counter()
@@ -302,7 +302,7 @@ class TestMinibatchSource:
         ({"max_samples": 0}, "max_samples is 0"),
         ({"frame_mode": True, "truncation_length": 2}, "frame_mode and truncation_length exclude each other"),
         ({"randomization_window_in_samples": 20}, "randomization_window_in_chunks=0"),
-    ])  # fmt: skip
+    ])
     def test_arguments_that_exclude_each_other(self, ctf, arguments, message):
         with pytest.raises(RuntimeError, match=message):
             MinibatchSource(ctf("|x 1\n", x=1), **arguments)
@@ -311,7 +311,7 @@ class TestMinibatchSource:
         ((0,), "has to be positive, not 0"),
         ((-1,), "has to be positive, not -1"),
         ((4, None, None, 2, 2), "partition_index 2 is not one of 2 partitions"),
-    ])  # fmt: skip
+    ])
     def test_an_invalid_request_is_an_error(self, ctf, arguments, message):
         with pytest.raises(ValueError, match=message):
             MinibatchSource(ctf("|x 1\n", x=1)).next_minibatch(*arguments)
@@ -390,7 +390,7 @@ def test_streams_are_numbered_by_name_and_listed_backwards(tmp_path):
     assert [info.name for info in source.next_minibatch(2)] == ["B", "z", "a", "m", "y"]
     assert [(info.name, info.m_id) for info in source.stream_infos()] == [
         ("y", 4), ("m", 3), ("a", 2), ("z", 1), ("B", 0)
-    ]  # fmt: skip
+    ]
     assert list(source.streams) == ["y", "m", "a", "z", "B"]
 
 

@@ -131,7 +131,7 @@ def test_several_streams_of_features_and_files_of_labels(files):
     (files / "more.mlf").write_text('#!MLF!#\n"utt9.lab"\n0 100000 s1\n.\n')
     both = HTKFeatureDeserializer(StreamDefs(
         x=StreamDef(shape=3, scp="f.scp"), wide=StreamDef(shape=3, scp="f.scp", context=(1, 1))
-    ))  # fmt: skip
+    ))
     streams = read(both, labels(["l.mlf", "more.mlf"]))
     assert {name: len(streams[name]) for name in streams} == {"x": 3, "wide": 3, "y": 3}
     np.testing.assert_array_equal(streams["wide"][1][:4, 3:6], B)
@@ -325,7 +325,7 @@ def test_labels_parsed_at_once_are_those_of_the_line_parser(tmp_path, monkeypatc
      '"a"\n100000 200000 sil\n.\n', '"a"\n0 0x1 sil\n.\n', '"ä"\n0 100000 sil\n.\n', '"a"\r0 100000 sil\n.\n',
      '"a"\n0 100000 sil\n"b"\n0 100000 sil\n.\n', ".\n"],
     ids=repr,
-)  # fmt: skip
+)
 def test_unusual_labels_are_left_to_the_line_parser(tmp_path, text):
     (tmp_path / "labels.mlf").write_text("#!MLF!#\n" + text, encoding="utf-8")
     with pytest.raises(_mlf_vectorized.Unusual):

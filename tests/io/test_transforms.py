@@ -17,7 +17,7 @@ def test_results_are_those_of_the_deserializer(tmp_path):
     steps = [transforms.crop("center", side_ratio=0.8), transforms.scale(8, 6, 3)]
     source = C.io.MinibatchSource(C.io.ImageDeserializer(str(tmp_path / "map.txt"), C.io.StreamDefs(
         features=C.io.StreamDef(field="image", transforms=steps), labels=C.io.StreamDef(field="label", shape=1),
-    )), randomize=False, max_sweeps=1)  # fmt: skip
+    )), randomize=False, max_sweeps=1)
     read = source.next_minibatch(1)[source.streams.features].asarray().reshape(3, 6, 8)
     image = IMAGE[:, :, ::-1]
     for step in steps:
@@ -53,7 +53,7 @@ def places(rows, columns):
     ({"aspect_ratio": 0.8, "side_ratio": 1.0}, (9, 10), (0, 0, 10, 8)),
     ({"aspect_ratio": 2.0, "side_ratio": 1.0}, (9, 10), (0, 0, 10, 9)),
     ({"crop_size": (5, 40)}, (16, 12), (3, 0, 5, 16)),
-])  # fmt: skip
+])
 def test_crops_agree_with_cntk(options, image, cut):
     for seed in range(4):
         part = transforms.crop("center", **options)(places(*image), seed)
@@ -75,7 +75,7 @@ JITTER = {"jitter_type": "uniratio"}
      [(61, 40, 178, 134, 0), (65, 25, 146, 161, 1), (3, 88, 189, 109, 1), (69, 46, 166, 114, 1)]),
     ("side", {"side_ratio": 1.0, "aspect_ratio": (0.3, 0.5), **JITTER},  # never fits
      [(0, 0, 250, 200, 0), (0, 0, 250, 200, 1), (0, 0, 250, 200, 0), (0, 0, 250, 200, 0)]),
-])  # fmt: skip
+])
 def test_random_crops_agree_with_cntk(kind, options, cuts):
     crop, random = as_transform(transforms.crop(f"random{kind}", **options)), TransformRandom(0)
     for cut in cuts:
@@ -95,7 +95,7 @@ def test_random_colours_agree_with_cntk():
     ("crop", (3, 3), (30, 20), [0, 6, 13], [6, 12, 18]),
     ("crop", (7, 7), (30, 20), [0, 2, 5, 8, 11, 14, 17], [5, 8, 10, 13, 16, 19, 21]),
     ("pad", (5, 5), (9, 10), [0, 2, 4, 6, 8], [0, 1, 3, 5, 7]),
-])  # fmt: skip
+])
 def test_sizes_are_rounded_as_in_cntk(mode, size, image, first_row, first_column):
     """When proportions are kept; the numbers are CNTK's."""
     pixels = transforms.scale(*size, 3, interpolations="nearest", scale_mode=mode)(places(*image))
@@ -105,7 +105,7 @@ def test_sizes_are_rounded_as_in_cntk(mode, size, image, first_row, first_column
 @pytest.mark.parametrize("options, name", [
     ({"side_ratio": 1.2}, "sideRatio"), ({"side_ratio": (0, 0.5)}, "sideRatio"), ({"area_ratio": -1}, "areaRatio"),
     ({"aspect_ratio": 0}, "aspectRatio"), ({"crop_size": -1}, "cropSize"), ({"jitter_type": "bogus"}, "jitter type"),
-])  # fmt: skip
+])
 def test_an_invalid_crop_is_an_error(options, name):
     with pytest.raises(RuntimeError, match=f"Invalid {name}"):
         transforms.crop("center", **options)(places(4, 4))

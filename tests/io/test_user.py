@@ -86,7 +86,7 @@ def test_shuffled_chunks_occur_once_in_a_sweep(read_all):
     (lambda c: {**samples(c), "x": EYE[:2, :2]}, r"as many sequences for each stream, but returns \{'x': 2, 's': 3\}"),
     (lambda c: {**samples(c), "x": EYE[:3]}, r"stream 'x': samples have shape \(4,\), but the stream has \(2,\)"),
     (lambda c: {**samples(c), "s": sp.csr_matrix(EYE[:3, :3])}, r"samples have shape \(3,\), but the stream"),
-])  # fmt: skip
+])
 def test_an_invalid_chunk_is_an_error(chunk, message):
     with pytest.raises(RuntimeError, match=message):
         MinibatchSource(Chunks(chunk)).next_minibatch(1)
@@ -136,7 +136,7 @@ def test_errors_of_the_user_are_the_cause_of_a_runtime_error(error):
 @pytest.mark.parametrize("base, method, arguments", [
     (UserDeserializer, "num_chunks", ()), (UserDeserializer, "get_chunk", (0,)), (UserDeserializer, "stream_infos", ()),
     (UserMinibatchSource, "stream_infos", ()), (UserMinibatchSource, "next_minibatch", (1, 1, 0)),
-])  # fmt: skip
+])
 def test_methods_that_have_to_be_defined(base, method, arguments):
     with pytest.raises(NotImplementedError, match=f"{base.__name__} has to define {method}"):
         getattr(base(), method)(*arguments)
@@ -193,7 +193,7 @@ class TestFromData:
         actual = [source.next_minibatch(4) for _ in range(4)]
         assert [[(d.num_samples, d.end_of_sweep, d.shape) for d in m.values()] for m in actual] == [
             [(4, False, (4, 2))], [(2, True, (2, 2))], [(4, True, (4, 2))], [],
-        ]  # fmt: skip
+        ]
 
     def test_a_checkpoint_resumes_identically(self):
         source, other = (MinibatchSourceFromData({"x": self.X}, FULL_DATA_SWEEP) for _ in range(2))
@@ -216,7 +216,7 @@ class TestFromData:
         minibatch = source.next_minibatch(4)
         assert {i.name: (d.num_sequences, d.num_samples, d.shape) for i, d in minibatch.items()} == {
             "x": (2, 4, (2, 3, 2)), "y": (2, 2, (2, 1)),
-        }  # fmt: skip
+        }
         with pytest.raises(TypeError, match="stream 'x': a list needs a type"):
             MinibatchSourceFromData({"x": lists})
 
@@ -226,7 +226,7 @@ class TestFromData:
         ([np.ones((1, 2, 2)), np.ones((3, 2, 2))], (2, 2), (2, 3, 2, 2)),
         ([np.ones(1), np.ones(3)], (), (2, 3)),
         (X[:2], (), (2, 2)),
-    ])  # fmt: skip
+    ])
     def test_a_type_without_a_shape_takes_it_from_the_data(self, data, sample_shape, shape):
         source = MinibatchSourceFromData({"x": (data, Sequence[tensor])})
         assert source.streams.x.sample_shape == sample_shape

@@ -15,7 +15,7 @@ LAYERS = {
     if name[0].isupper() and getattr(value, "__module__", "").startswith("cntkjax.layers")
 } | {name: value for name, value in vars(layers).items()
      if name[0].isupper() and getattr(value, "__module__", "").startswith("cntkjax.layers") and callable(value)
-     and not isinstance(value, type)}  # fmt: skip
+     and not isinstance(value, type)}
 EXEMPT = {"UntestedBranchError", "Signature"}  # an exception and a decorator
 
 

@@ -54,7 +54,7 @@ PARAMETERS = {
     "Sequential": (
         L.Sequential([L.Dense(3), L.Dense(2)]), x, [("W", (3, 2)), ("b", (2,)), ("W", (5, 3)), ("b", (3,))]
     ),
-}  # fmt: skip
+}
 
 # Layers against NumPy: a constructor, the shape of a sample, and the output for a sample and the parameters by name.
 # A new layer gets a row here: its values, gradients, and what a model file restores are checked.
@@ -88,7 +88,7 @@ GRAPHS = {
     "named Recurrence": (
         L.Recurrence(L.RNNStep(3), name="here")(s), "PastValue Times Times Plus Plus StableSigmoid RNNStep NoOp"
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
@@ -197,7 +197,7 @@ def test_attention_has_the_values_of_cntk():
          [-1.0932171, 1.0786355, 0.32354724, -0.20853874, 0.690038],
          [-1.0929472, 1.0787143, 0.32344726, -0.20844007, 0.6897459],
          [-1.0944722, 1.0782701, 0.32401228, -0.20899753, 0.69139624]],
-    ]  # fmt: skip
+    ]
     full = L.AttentionModel(4, init=0.1)
     window = L.AttentionModel(4, attention_span=3, attention_axis=-3, init=0.1)
     for layer in (full, window):
@@ -275,7 +275,7 @@ def test_invalid_options_are_errors(make, error, match):
 @pytest.mark.parametrize("make", [
     lambda: L.Dense(2, activation=C.relu), lambda: L.LayerNormalization(), lambda: L.BatchNormalization(),
     lambda: L.Dropout(0.5), lambda: L.Embedding(2), lambda: L.Sequential([L.Dense(3), C.tanh, L.Dense(2)]),
-])  # fmt: skip
+])
 def test_layers_are_double_by_default_option(make):
     with C.default_options(dtype=np.float64):
         layer = make()(C.input_variable(5))
@@ -300,7 +300,7 @@ def test_an_empty_shape_of_filters_is_one_filter(layer):
     ((5,), (2, 2), {}, (4,)), ((5,), (2, 2), {"num_filters": 3, "pad": True}, (3, 15)),
     ((5,), (2, 2), {"num_filters": 3, "strides": 2}, (3, 6)), ((5,), (3, 3), {"num_filters": 3, "bias": False}, (9,)),
     ((4, 6), (2, 2, 2), {}, (3, 5)), ((4, 6), (2, 2, 2), {"num_filters": 3, "pad": True}, (3, 12, 6)),
-])  # fmt: skip
+])
 def test_a_convolution_of_sequences_without_channels_has_the_shape_of_cntk_and_no_value(shape, window, options, output):
     """Shapes from CNTK 2.7, where the channels of W stay unknown too."""
     f = L.SequentialConvolution(window, reduction_rank=1, **options)(S.input_variable(shape))

@@ -163,7 +163,7 @@ MISTAKES = {
     "two inputs of different width": (
         lambda: [layer(C.input_variable(n)) for layer in [L.Dense(2, name="fc")] for n in (40, 44)], ShapeError,
         ["Dense 'fc' of Input(", "44 (left axis -1) against 40 (right axis 0)", "Fix: pass an operand", "size is 40"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", MISTAKES)

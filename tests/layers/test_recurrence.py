@@ -160,7 +160,7 @@ def test_delays_and_windows_hold_past_values(grid):
     (C.Axis.new_leading_axis(), (), (3, 1), (3, 1)),
     (C.Axis.new_leading_axis(), (2,), (3, 2), (3, 1)),
     (C.Axis.new_leading_axis(), (2, 3), (3, 2, 3), (3, 1)),
-])  # fmt: skip
+])
 @pytest.mark.parametrize("go_backwards", [False, True])
 def test_windows_lie_along_any_axis(axis, shape, value, valid, go_backwards):
     """Shapes of CNTK 2.7."""

@@ -262,7 +262,7 @@ def test_changes_of_rate_and_momentum_are_reported():
         "Learning rate per 1 samples: 0.2", "Momentum per minibatch: 0.2",
         "Learning rate per 1 samples: 0.1",
         "Learning rate per 1 samples: 0.0",
-    ]  # fmt: skip
+    ]
     assert writers[L.nesterov].lines == [line for line in writers[L.momentum_sgd].lines if line.startswith("Learning")]
 
 

@@ -241,7 +241,7 @@ VALUES = {
     "sparse": C.input_variable(2, is_sparse=True), "scalar": C.input_variable(()), "any": C.placeholder(),
     "placeholder": C.placeholder(2), "constant": C.constant([1.0, 2]), "number": C.constant(2.0),
     "free": C.input_variable((C.FreeDimension, 2)), "axis": C.sequence.input_variable(2, sequence_axis=C.Axis("other")),
-}  # fmt: skip
+}
 ACCEPTED = {  # by CNTK 2.7, of these; all others are a TypeError
     "Tensor[2]": {"x", "3 x 2", "constant", "free"},
     "Sequence[Tensor[2]]": {"sequence", "constant"},
@@ -253,7 +253,7 @@ ACCEPTED = {  # by CNTK 2.7, of these; all others are a TypeError
 TYPES = {
     "Tensor[2]": L.Tensor[2], "Sequence[Tensor[2]]": L.Sequence[L.Tensor[2]], "SparseTensor[2]": L.SparseTensor[2],
     "Tensor[3,2]": L.Tensor[3, 2], "np.float32": L.Tensor[()], "tensor": L.tensor,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("value", VALUES)
@@ -270,7 +270,7 @@ def test_arguments_take_variables_of_their_type(declared, value):
 
 @pytest.mark.parametrize("use", [
     lambda f: C.Function(lambda a: f(a) + 1), lambda f: L.Sequential([f, L.Dense(2)]), lambda f: L.Dense(2) >> f,
-])  # fmt: skip
+])
 def test_a_typed_function_takes_no_argument_of_unknown_type(use):
     f = of_type(L.Tensor[2])
     with pytest.raises(TypeError, match="argument x has a known shape, and cannot be passed a Variable of unknown"):
@@ -290,7 +290,7 @@ def test_types_are_not_changed_later():
     (L.SparseTensor[2], np.float32, True, 1), (L.ParameterTensor[2], np.float32, False, 0),
     (L.Sequence[L.Tensor[2]], np.float32, False, 2), (L.Sequence[L.SparseTensor[2]], np.float32, True, 2),
     (L.SequenceOver[C.Axis("words")][L.Tensor[2]], np.float32, False, 2), ({"shape": (2,)}, np.float32, False, 1),
-], ids=str)  # fmt: skip
+], ids=str)
 def test_types_of_every_form_declare_an_argument(kind, dtype, is_sparse, axes):
     declared, named = C.placeholder(name="x") * 2, C.placeholder(name="x") * 2
     declared.update_signature(kind)

@@ -130,7 +130,7 @@ CASES = [
     Case("errors among the best two", lambda x, y: C.classification_error(x, y, topN=2), [(4,), (4,)], smooth=False,
          together=True),
     Case("sum over everything", lambda x: C.reduce_sum(x, EVERYTHING), [(3,)], together=True, half=2e-2),
-]  # fmt: skip
+]
 
 
 def sequences(case, dtype, which=range(len(LENGTHS))):

@@ -48,7 +48,7 @@ def test_gradients_are_stored_in_the_requested_variables(line):
 @pytest.mark.parametrize(("method", "shared", "constants"), [
     ((), True, 0), ((cntk_py.ParameterCloningMethod_Share,), True, 0), ((1,), False, 0), ((2,), False, 4),
     (("clone",), False, 0),
-])  # fmt: skip
+])
 def test_flattened_clones_have_no_blocks(method, shared, constants):
     x = C.input_variable(2, name="x")
     d = C.layers.Sequential([C.layers.Dense(2), C.layers.Dense(1)])(x)
@@ -79,7 +79,7 @@ def test_functions_come_back_from_records_and_bytes(line, tmp_path):
     for again in (
         cntk_py.Function__deserialize(record, C.cpu()), C.Function.load_from_buffer(data),
         cntk_py.Function_load_from_buffer(bytearray(data)),
-    ):  # fmt: skip
+    ):
         assert again.eval({again.arguments[0]: [[1, 2]]}) == 4
     with pytest.raises(RuntimeError):
         C.Function.load_from_buffer(b"abc")

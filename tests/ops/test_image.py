@@ -102,7 +102,7 @@ class TestConvolution:
         f = C.convolution(
             W, x, strides=(1, *strides), auto_padding=[False, *auto], dilation=(1, *[dilation] * len(strides)),
             groups=shape[0] // kernel[1],
-        )  # fmt: skip
+        )
         expected = convolved(data, w, strides, auto, dilation)
         assert f.shape == expected.shape[1:]
         np.testing.assert_allclose(f.eval({x: data}), expected, rtol=1e-10, atol=1e-10)
@@ -224,7 +224,7 @@ POOLINGS = [
     ((3, 7, 6), (2, 3, 2), (1, 2, 2), [False], False),
     ((3, 9), (2,), (2,), [False], False),
     ((2, 4, 5, 6), (2, 2, 3), (2, 1, 2), [True], False),
-]  # fmt: skip
+]
 
 
 class TestPooling:
@@ -461,7 +461,7 @@ def test_no_cell_exceeds_its_region_if_rounded_up(size):
     (lambda x: C.convolution(np.ones((2, 3, 3, 3), np.float32), x, groups=0), "groups = 0"),
     (lambda x: C.depth_to_space(x, 0), "block_size = 0"),
     (lambda x: C.space_to_depth(x, 0), "block_size = 0"),
-])  # fmt: skip
+])
 def test_sizes_of_0_are_errors_when_the_operation_is_made(op, reason):
     with pytest.raises(ValueError) as raised:
         op(C.input_variable((3, 8, 8)))

@@ -74,7 +74,7 @@ def test_a_function_of_no_outputs():
 
 @pytest.mark.parametrize("key", [
     np.s_[::2], np.s_[:, ::2], np.s_[::-1], np.s_[:, ::-1], np.s_[::-2, 1:4], np.s_[0::2], np.s_[..., ::3],
-])  # fmt: skip
+])
 def test_an_index_with_only_a_stride_steps_or_reverses(key):
     x = C.input_variable((3, 5))
     expected = DATA[0][key]

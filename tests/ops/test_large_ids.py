@@ -31,7 +31,7 @@ FORMS = [COLUMN, COLUMN.astype(np.int32), [[i] for i in IDS], COLUMN.astype(np.u
 @pytest.mark.parametrize("look_up", [
     lambda table, i: C.gather(table, i),
     lambda table, i: C.times(C.one_hot(i, CLASSES, sparse_output=True), table),
-], ids=["gather", "one_hot"])  # fmt: skip
+], ids=["gather", "one_hot"])
 def test_integers_stay_integers_where_they_are_indices(table, look_up, ids):
     i = C.input_variable(1)
     result = look_up(table, i).eval({i: ids})
@@ -75,7 +75,7 @@ def test_large_ids_of_sparse_data_are_exact(table, kind):
     places = np.arange(len(IDS) + 1, dtype=np.int64), np.array(IDS, np.int64)
     data = C.Value.one_hot([[i] for i in IDS], CLASSES) if kind == "one_hot" else scipy.sparse.csr_matrix(
         (np.ones(len(IDS), np.float32), places[1], places[0]), shape=(len(IDS), CLASSES)
-    )  # fmt: skip
+    )
     assert C.times(x, table).eval({x: data}).ravel().tolist() == rows(IDS)
 
 

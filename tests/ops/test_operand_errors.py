@@ -19,7 +19,7 @@ TAKE_ANYTHING = {  # they accept anything, or create no node
     "alias", "as_block", "as_composite", "associative_multi_arg", "cast", "combine", "crop_automatic",
     "crop_automatic_with_ancestors", "gradient", "user_function", "losses.lattice_sequence_with_softmax",
     "losses.softmax", "losses.times", "sequence.broadcast_as", "sequence.input",
-}  # fmt: skip
+}
 
 
 def x(*shape, **options):

@@ -75,7 +75,7 @@ class TestBeforeApplication:
         (lambda p: C.layers.BatchNormalization()(p), np.float32),
         (lambda p: C.batch_normalization(p, *statistics(np.float64), False, running_count=C.constant(0)), np.float64),
         (lambda p: C.cast(p, np.float64), np.float64), (lambda p: p + 1, np.float32),
-    ])  # fmt: skip
+    ])
     def test_the_only_typed_operand_gives_the_type(self, f, dtype):
         assert f(C.placeholder()).output.dtype is dtype
 
@@ -83,7 +83,7 @@ class TestBeforeApplication:
     @pytest.mark.parametrize("f", [
         lambda p: C.layers.Delay()(p), lambda p: C.sequence.past_value(p), lambda p: C.layers.Delay()(p) + p,
         lambda p: C.sequence.past_value(C.tanh(p), 0.5), lambda p: C.layers.BatchNormalization()(p),
-    ])  # fmt: skip
+    ])
     def test_the_operand_may_then_have_another_type(self, f, dtype):
         p, x = C.placeholder(), C.sequence.input_variable(2, dtype=dtype)
         g = f(p).replace_placeholders({p: x})

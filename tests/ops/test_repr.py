@@ -37,7 +37,7 @@ DENSE = C.layers.Dense(2, name="dn")(C.input_variable(4))
      "'dynamic_axes': [Axis('defaultBatchAxis')]}", "SparseTensor[np.float64,3]"),
     (C.logging.TraceLevel.Info, "<TraceLevel.Info: 2>", "TraceLevel.Info"),
     (C.ModelFormat.CNTKv2, "<ModelFormat.CNTKv2: 0>", "ModelFormat.CNTKv2"),
-], ids=lambda v: v if isinstance(v, str) else "")  # fmt: skip
+], ids=lambda v: v if isinstance(v, str) else "")
 def test_repr_and_str_are_those_of_cntk(thing, expected, printed):
     assert (text(thing), text(thing, str)) == (expected, printed)
 

@@ -96,7 +96,7 @@ RECORDED = {  # of CNTK 2.7: two layers in both directions, hidden size 2, weigh
              [0.018238, 0.031419, 0.058387, -0.159085]],
     "rnnTanh": [[-0.743509, -0.963545, -0.712618, -0.887214], [-0.803915, -0.590197, 0.34213, -0.212236],
                 [-0.096936, -0.968182, 0.166249, -0.727245]],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", RECORDED)

@@ -68,7 +68,7 @@ CASES = [
     Case("delay by -1", lambda x: S.delay(x, 0, -1), lambda x: jnp.concatenate([x[1:], jnp.zeros((1, 3))])),
     Case("recurrence over a slice", lambda x: C.layers.Recurrence(C.plus)(S.slice(x, 1, 0)),
          lambda x: jnp.cumsum(x[1:], 0)),
-]  # fmt: skip
+]
 
 
 XS = [np.random.default_rng(n).standard_normal((n, 3)).astype(np.float32) for n in (5, 2, 3, 2, 7, 4)]
@@ -180,7 +180,7 @@ class TestUnpacking:
         (lambda x: S.slice(x, 0, -1), lambda x: x[:-1]), (lambda x: S.slice(x, 0, 2), lambda x: x[:2]),
         (lambda x: S.slice(x, 1, 0), lambda x: x[1:]), (lambda x: S.slice(x, -2, 0), lambda x: x[-2:]),
         (lambda x: S.gather(x, positive(x)), chosen), (lambda x: S.gather(x, positive(x), (1, -1)), chosen),
-    ])  # fmt: skip
+    ])
     def test_data_may_be_fed_along_the_axis_of_selected_steps(self, select, reference, grid):
         steps = select(self.x)
         y = C.input_variable(2, dynamic_axes=steps.dynamic_axes)
@@ -298,7 +298,7 @@ class TestAxes:
             (2, -2, "times_1_minus_4"), (3, 1, "times_1_minus_2"), (-1, -3, "times_1_minus_2"),
             (-3, 2, "fixedSliceOf_5"),
         ],
-    )  # fmt: skip
+    )
     def test_slices_are_named_after_the_change_of_length(self, begin, end, name):
         assert S.slice(self.x, begin, end).dynamic_axes[1] == C.Axis(f"defaultDynamicAxis_{name}")
 

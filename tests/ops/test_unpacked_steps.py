@@ -46,7 +46,7 @@ OPERATIONS = {
                           lambda x, m: ((lower @ x) * m[:, None]).sum()),
     "halves of the elements": (C.reduce_sum(C.reshape(u, (2, -1)), 1),
                                lambda x, m: x.reshape(2, -1).sum(1, keepdims=True)),
-}  # fmt: skip
+}
 
 
 def sequences(lengths):

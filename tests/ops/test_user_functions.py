@@ -249,7 +249,7 @@ OTHER_SIZES = {
 BOTH = [
     (form, result, fits)
     for fits, results in enumerate((WRONG, OTHER_SIZES)) for form in results for result in results[form]
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("form, result, fits", BOTH)

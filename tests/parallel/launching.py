@@ -34,7 +34,7 @@ def start(script, *arguments, size=2, timeout="15", missing=(), environments=Non
             {**common, "CNTKJAX_RANK": str(rank), **(environments[rank] if environments else {})},
         )
         for rank in range(size) if rank not in missing
-    ]  # fmt: skip
+    ]
 
 
 def process(command, variables):
@@ -42,7 +42,7 @@ def process(command, variables):
     return subprocess.Popen(
         [*map(str, command)], env={**ENVIRONMENT, **variables}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         stdin=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
+    )
 
 
 def mpiexec(options, script, *arguments, **variables):

@@ -98,7 +98,7 @@ PAIRS = {
     "later": (
         lambda w: blocks(momentum(w), distributed_after=2), lambda v: summed(momentum(v), distributed_after=2)
     ),
-}  # fmt: skip
+}
 
 
 def together_and_alone(name, sizes):

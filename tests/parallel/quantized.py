@@ -61,7 +61,7 @@ def main(folder):
     after = unwrap(trainer).distributed.quantization_errors()
     everything = {
         "before": before, "after": after, "restored": restored, "continued": continued, "resumed": resumed
-    }  # fmt: skip
+    }
     for name, arrays in everything.items():
         results |= {f"{name}_{i}": array for i, array in enumerate(arrays)}
     np.savez(folder / f"{rank}.npz", **results)

@@ -33,7 +33,7 @@ def final_loss(bits):
     learner = C.data_parallel_distributed_learner(
         C.momentum_sgd(z.parameters, rates, momentum, l2_regularization_weight=0.001),
         num_quantization_bits=bits, distributed_after=SAMPLES,
-    )  # fmt: skip
+    )
     trainer, shuffle = C.Trainer(z, (loss, None), learner), np.random.RandomState(1)
     rank, workers = C.Communicator.rank(), C.Communicator.num_workers()
     for sweep in range(SWEEPS):

@@ -50,7 +50,7 @@ RECORDED = [
      [0, -0.25608, -3.25608, -4.20694, -9.20694, -11.81696, -18.81696, -23.7326, -32.7326]),
     ({"momentum": 0.9, "reset_sgd_momentum_after_aggregation": False, **HALF},
      [0, -0.25608, -5.53218, -5.56513, -17.26678, -18.08459, -37.62205, -40.77248, -69.07101]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("options", "expected"), RECORDED)

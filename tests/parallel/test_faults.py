@@ -66,7 +66,7 @@ def test_the_others_end_where_worker_0_fails(failure):
     (0, "SIGSTOP at the end", r"worker 0 \(on .*\) has not answered for 3 s"),
     (1, "SIGSTOP at the end", r"worker 1 \(on .*\) has not answered for 3 s"),
     (1, "SIGKILL at the end", r"worker 1 \(on .*\) was killed or crashed"),
-])  # fmt: skip
+])
 def test_the_others_do_not_wait_for_a_worker_that_fails_when_all_have_trained(worker, failure, message):
     workers = start("failing.py", failure, worker, timeout="3")
     try:
@@ -162,7 +162,7 @@ def join_as(rank, address):
 @pytest.mark.parametrize("failure, message", [
     ("silent", r"worker 1 \(on here\) has not answered for 2 s"),
     ("closed", r"worker 1 \(on here\) was killed or crashed"),
-])  # fmt: skip
+])
 def test_a_worker_that_fails_while_others_have_not_joined_is_named(joining, failure, message):
     with join_as(1, joining) as connection:
         if failure == "closed":

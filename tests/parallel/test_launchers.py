@@ -20,7 +20,7 @@ def test_processes_with_the_variables_of_srun_are_workers():
     step = {
         "SLURM_JOB_ID": random.randrange(10**6), "SLURM_STEP_NUM_TASKS": 2, "SLURM_STEP_NODELIST": "localhost",
         "SLURM_NTASKS": 2,
-    }  # fmt: skip
+    }
     workers = []
     for rank in range(2):
         variables = {**step, "SLURM_PROCID": rank, "SLURM_LOCALID": rank}
@@ -58,7 +58,7 @@ def test_a_worker_that_is_stopped_in_the_end_of_mpi_ends_the_others_and_is_named
 @pytest.mark.parametrize("number, name", [
     (signal.SIGSTOP, r"worker 1 \(process \d+\) has been stopped for 1 s, before all workers had started"),
     (signal.SIGKILL, r"rank 1 with PID[^.]*signal 9"),
-])  # fmt: skip
+])
 def test_a_worker_that_fails_in_the_start_of_mpi_ends_the_others_and_is_named(number, name):
     """MPI waits for all workers, and lets nothing else run in Python meanwhile, unless it is told to."""
     job = mpiexec(["-n", 3], SCRIPT, "none", CNTKJAX_WORKER_TIMEOUT="3")

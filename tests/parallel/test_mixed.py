@@ -21,7 +21,7 @@ EXPECTED = {  # by which learner comes first, and by the one that aggregates met
         [4, -16, -148.81308, -342.41742, -973.61609, -1528.33936],
         [8, -68, -297.62616, -900.83484, -1947.23218, -3596.67871],
     ),
-}  # fmt: skip
+}
 PARAMETERS = {  # of each worker: the one that learns with block momentum, and the other
     "blocks first": (
         [
@@ -37,7 +37,7 @@ PARAMETERS = {  # of each worker: the one that learns with block momentum, and t
         ],
         [-2, -8, -17, -29, -44, -62],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module", params=["one", "all"])
@@ -81,7 +81,7 @@ def test_minibatches_may_differ_in_size(runs):
             [-2, -11, 8], [-4, -29, -140], [-13, -60.5, -546], [-26.12779, -96.5, -1556],
             [-36.12778, -141.5, -3156.27783], [-60.12778, -249.5, -5527.5332],
         ],
-    ]  # fmt: skip
+    ]
     for run, rows in zip(runs, expected, strict=True):
         np.testing.assert_allclose(np.array(run["uneven"])[:, :3], rows, rtol=1e-5)
     assert [row[4] for row in runs[0]["uneven"]] == [2, 4, 1, 2, 2, 4]

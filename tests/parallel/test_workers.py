@@ -26,7 +26,7 @@ def run(folder, size):
         **os.environ, "PYTHONPATH": str(HERE.parents[1] / "src"), "JAX_PLATFORMS": "cpu",
         "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-    }  # fmt: skip
+    }
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     return [np.load(folder / f"{size}_{rank}.npz") for rank in range(size)]
@@ -119,7 +119,7 @@ def test_a_summary_with_block_momentum_is_of_all_workers(runs):
 @pytest.mark.parametrize("strategy, expected", [
     ("summed", [[0.8, 0.4, 0.4, 0.4, 0.4, 0.4], [0.6, 0.6, 0.6, 0.6, 0.6, 0.6]]),
     ("blocks", [[0.8, 0.4, 0.4, 0.5211, 0.5211, 0.5211], [0.8, 0.0423, 0.0423, -0.3881, -0.3881, -0.5814]]),
-])  # fmt: skip
+])
 def test_distributed_learners_count_samples_at_a_rate_of_0(runs, strategy, expected):
     """Recorded from CNTK 2.7, where models are still merged."""
     alone, (first, _) = runs

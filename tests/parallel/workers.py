@@ -63,7 +63,7 @@ def session(wrap, folder, name):
     C.training_session(
         trainer, source, 4, {x: source.streams.x, y: source.streams.y},
         checkpoint_config=C.CheckpointConfig(folder / name, frequency=12),
-    ).train()  # fmt: skip
+    ).train()
     return [p.value for p in loss.parameters], trainer.total_number_of_samples_seen
 
 
@@ -156,7 +156,7 @@ def main(folder):
     inside = unwrap(trainer)
     inside.train_minibatch = lambda minibatch, train=inside.train_minibatch: (
         seen.append(sum(data.num_samples for data in minibatch.values()) // 2), train(minibatch),
-    )[1]  # fmt: skip
+    )[1]
     source = C.io.MinibatchSourceFromData({"x": X, "y": Y}, max_samples=26)
     C.training_session(trainer, source, 4, {x: source.streams.x, y: source.streams.y}).train()
     results["sizes_with_blocks"] = seen

@@ -30,11 +30,11 @@ ONE = lattice(
     [0, 4, 4, 9], [(0, 1, 1), (0, 2, 3), (1, 3, 6), (2, 3, 8, 1), (0, 3, 10)],
     [-0.5, unit(0, 4), 0.25, unit(2, 3, False), unit(3, 1), -1.0, unit(2, 5), 0.5, unit(0, 3), 0.0,
      unit(3, 4, False), unit(0, 5)],
-)  # fmt: skip
+)
 TWO = lattice(
     [0, 3, 5, 5], [(0, 1, 1), (0, 2, 3), (1, 2, 5), (2, 3, 7)],
     [0.1, unit(2, 3), 0.2, unit(0, 5), 0.3, unit(3, 2), -0.4, unit(1, 0)],
-)  # fmt: skip
+)
 LIKELIHOOD = np.sin(np.arange(9)[:, None] * 3 + np.arange(STATES)).astype(np.float32)
 LABELS = np.eye(STATES, dtype=np.float32)[[0, 0, 1, 2, 3, 4, 4, 5, 5]]
 
@@ -175,7 +175,7 @@ def test_features_labels_and_lattices_of_files(paths, tmp_path, monkeypatch):
         io.HTKFeatureDeserializer(io.StreamDefs(x=io.StreamDef(shape=STATES, scp="x.scp"))),
         io.HTKMLFDeserializer("states", io.StreamDefs(y=io.StreamDef(shape=STATES, mlf="y.mlf"))),
         io.LatticeDeserializer("lattices.list", io.StreamDefs(z=io.StreamDef())),
-    ], randomize=False)  # fmt: skip
+    ], randomize=False)
     label, scores = C.sequence.input_variable(STATES, is_sparse=True), C.sequence.input_variable(STATES)
     bytes_of = C.sequence.input_variable(1, sequence_axis=C.Axis("lattice"))
     loss = C.lattice_sequence_with_softmax(label, scores, scores, bytes_of, *map(str, paths.values()), **SCALED)

@@ -103,7 +103,7 @@ def test_shapes_of_pooling_agree_with_lowering(size, window, strides, padded, ce
 @pytest.mark.parametrize("leaf", [lambda: C.parameter((-2,), init=2), lambda: C.constant(2, (-2,))])
 @pytest.mark.parametrize("op", [
     lambda v, p: v + p, lambda v, p: p * v, C.log_add_exp, lambda v, p: C.element_select(C.greater(v, 5), v, p),
-])  # fmt: skip
+])
 def test_a_leaf_of_unknown_shape_takes_that_of_the_other_operands(leaf, op):
     """As in CNTK 2.7, where scripts give constants the shape of a function of placeholders."""
     x, argument, value = C.input_variable((2, 3)), C.placeholder(), leaf()

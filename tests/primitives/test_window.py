@@ -10,14 +10,14 @@ from cntkjax.primitives._window import Window, per_axis, place
 PADDED = [
     (3, 1, 8, 8, 1), (3, 3, 3, 1, 0), (2, 2, 11, 6, 0), (6, 1, 8, 8, 2), (4, 1, 5, 5, 1), (4, 3, 6, 2, 0),
     (2, 3, 11, 4, 0), (5, 2, 6, 3, 2), (1, 3, 3, 1, -1), (4, 4, 8, 2, 0), (5, 4, 8, 2, 1), (6, 4, 6, 2, 2),
-]  # fmt: skip
+]
 UNPADDED = [(2, 3, 2, 1), (3, 3, 5, 1), (5, 4, 7, 1), (5, 4, 11, 2), (3, 2, 8, 3)]
 # length, size, stride, padded -> largest cell of each window where positions are rounded up
 CEIL = [
     (8, 2, 3, False, [2, 5, 8]), (8, 3, 2, False, [3, 5, 7, 8]), (5, 5, 4, True, [3, 5]),
     (8, 4, 2, True, [3, 5, 7, 8, 8]),
     (6, 3, 3, True, [2, 5, 6]), (7, 5, 3, True, [3, 6, 7]), (11, 4, 4, True, [2, 6, 10, 11]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("size", "stride", "length", "count", "before"), PADDED)

@@ -85,7 +85,7 @@ class Model:
     ("session t", "5"),
     # a seed
     ("r r seed r r", "1 2 1 2"), ("t t seed t test", "1 2 1 2"),
-])  # fmt: skip
+])
 def test_each_function_and_trainer_has_a_stream_of_its_own(plan, draws, tmp_path):
     assert Model(tmp_path).run(plan) == draws
 

@@ -19,7 +19,7 @@ BLOCKS = {
     "searched": {"autoAdjustLR": "searchBeforeEpoch", "momentumPerMB": 0.5, "autoAdjustMinibatch": True},
     "adjusted": {"autoAdjustLR": "adjustAfterEpoch", "gradUpdateType": "fsAdaGrad", "momentumAsTimeConstant": 50,
                  "learningRatesPerSample": 0.3, "dropoutRate": "0.3*2:0.1"},
-}  # fmt: skip
+}
 
 
 def train(folder: Path, name: str, pipe: int) -> None:

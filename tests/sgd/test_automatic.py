@@ -41,7 +41,7 @@ def after(losses, factors=None, cv_loss=None, metric=None, **block):
     ([1.0, 0.5, 1.1], {"learnRateAdjustInterval": 2}, 1.0, None),
     ([1.0, 0.5, 1.1, 0.6], {"learnRateAdjustInterval": 2}, 0.618, 2),
     ([1.0, 0.5, 0.6, 0.7], {"learnRateAdjustInterval": 2}, 1.0, None),
-])  # fmt: skip
+])
 def test_adjustAfterEpoch(losses, block, factor, loaded):
     assert after(losses, **block) == (factor, loaded)
 
@@ -105,7 +105,7 @@ def searched(first, **block):
     return trained(
         None, many(), **{"learningRatesPerSample": first, "autoAdjustLR": "searchBeforeEpoch", "maxEpochs": 3,
                          "minibatchSize": 10, "momentumPerMB": 0.5, **block}
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("first", [1e-4, 1e-2, 1.0, 100.0])
@@ -194,7 +194,7 @@ def test_trials_leave_no_trace():
     """After its search an epoch trains as it does with the rate that was found."""
     weights, history = searched(0.01, maxEpochs=1, numMiniBatch4LRSearch=20)
     again, _ = trained(None, many(), learningRatesPerSample=history.rates[0], maxEpochs=1, minibatchSize=10,
-                       momentumPerMB=0.5)  # fmt: skip
+                       momentumPerMB=0.5)
     np.testing.assert_array_equal(weights, again)
 
 
@@ -217,7 +217,7 @@ def test_when_sizes_are_searched():
 
 def sized(**block):
     return trained(None, many(), **{"learningRatesPerSample": 0.003, "autoAdjustMinibatch": True, "minibatchSize": 5,
-                                    "maxEpochs": 4, **block})[1]  # fmt: skip
+                                    "maxEpochs": 4, **block})[1]
 
 
 def test_larger_minibatches_reach_the_loss_in_fewer_updates():

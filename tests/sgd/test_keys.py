@@ -97,7 +97,7 @@ def test_epochs_have_epochSize_samples_or_are_sweeps():
 
 @pytest.mark.parametrize(("size", "epochs"), [
     (0, [(24, 3)] * 3), (16, [(16, 2)] * 3), (10, [(10, 1), (10, 1), (10, 2)])
-])  # fmt: skip
+])
 def test_minibatches_of_a_file_end_with_the_epoch(tmp_path, size, epochs):
     path = tmp_path / "data.ctf"
     rows = [f"|x {' '.join(map(str, x))} |y {y[0]}" for x, y in zip(X, Y, strict=True)]
@@ -216,7 +216,7 @@ def test_disableWkInBatchNormal():
     ({"clippingThresholdPerSample": 0.5}, lambda p, r: C.sgd(p, r, gradient_clipping_threshold_per_sample=0.5)),
     ({"clippingThresholdPerSample": 0.5, "gradientClippingWithTruncation": False},
      lambda p, r: C.sgd(p, r, gradient_clipping_threshold_per_sample=0.5, gradient_clipping_with_truncation=False)),
-], ids=lambda value: " ".join(map(str, value)) if isinstance(value, dict) else "")  # fmt: skip
+], ids=lambda value: " ".join(map(str, value)) if isinstance(value, dict) else "")
 def test_gradient_control_is_that_of_the_learners(block, learner):
     C.cntk_py.set_fixed_random_seed(1)
     weights = trained(**RATE, maxEpochs=1, **block)[0]
@@ -273,7 +273,7 @@ def test_numMBsToCUDAProfile_records_a_profile(tmp_path):
 
 @pytest.mark.parametrize("block", [
     {"maxTempMemSizeInSamplesForCNN": 100}, {"distributedMBReading": True}, {"useAllDataForPreComputedNode": False}
-])  # fmt: skip
+])
 def test_keys_without_effect_are_accepted_and_explained(block):
     (name, _), = block.items()
     np.testing.assert_array_equal(trained(**RATE, **block)[0], trained(**RATE)[0])
@@ -292,7 +292,7 @@ def test_the_methods_of_parallelTrain(capsys, monkeypatch):
         assert len(re.findall(r"samples/s of 1 workers, .* ms per minibatch", capsys.readouterr().out)) == 6
     strategy = learner_of(run_of(**RATE, parallelizationMethod="blockMomentumSGD", blockSize=8, epochSize=12,
                                  blockMomentumAsTimeConstant=16, useNesterovMomentum=False, resetSGDMomentum=False,
-                                 blockLearningRate=0.5, parallelizationStartEpoch=3)).strategy  # fmt: skip
+                                 blockLearningRate=0.5, parallelizationStartEpoch=3)).strategy
     assert (strategy.size, strategy.time_constant, strategy.nesterov) == (8, 16, False)
     assert (strategy.resets_momentum, strategy.rate, strategy.after) == (False, 0.5, 24)
     calls = []

@@ -61,7 +61,7 @@ def test_the_tutorial_configuration():
         "parallelizationMethod": "dataParallelSGD", "distributedMBReading": True, "autoAdjustMinibatch": True,
         "minibatchSizeTuningFrequency": 10, "numMiniBatch4LRSearch": 200, "minibatchSizeTuningMax": 15000,
         "autoAdjustLR": "none", "learnRateDecreaseFactor": 0.618,
-    }  # fmt: skip
+    }
     assert {name: block[name] for name in expected} == expected
 
 
@@ -96,7 +96,7 @@ def test_the_innermost_definition_is_referred_to():
 @pytest.mark.parametrize(("text", "expected"), [
     ("128*2:1024", "128*2:1024"), ("(128*2):1024", "256:1024"), ("1000/10*3 : 2^8", "100*3:256"), ('"8*2:9"', "8*2:9"),
     ("max(3, 2*floor(2.5))", "4"), ("64 + 64*2", "128*2"), ("-(-8)", "8"), ("maxEpochs * 2", "7*2"), ("16 # 32", "16"),
-])  # fmt: skip
+])
 def test_arithmetic_in_schedules(text, expected):
     assert str(SGD.parse(f"maxEpochs = 7\nminibatchSize = {text}")["minibatchSize"]) == expected
 
@@ -176,7 +176,7 @@ def test_arguments_of_python():
     ("autoAdjust = {" * 1000 + "}" * 1000, "line 1, column 575", "more than 40 nested blocks"),
     ("autoAdjustMinibatch = true; minibatchSize = 64; minibatchSizeTuningMax = 32", "line 1, column 74",
      "minibatchSizeTuningMax = 32 is smaller than minibatchSize = 64"),
-])  # fmt: skip
+])
 def test_mistakes(text, place, message):
     with pytest.raises(ConfigError) as error:
         SGD.parse(text)
@@ -189,7 +189,7 @@ def test_mistakes(text, place, message):
     ({"maxEpochs": object()}, "argument maxEpochs: <object object"),
     ({"autoAdjust": {"gradientBits": 2}}, "it belongs in dataParallelSGD"),
     ({"L2RegWeight": float("nan")}, "'nan' is no number"),
-])  # fmt: skip
+])
 def test_mistakes_in_arguments(arguments, message):
     with pytest.raises(ConfigError, match=message.split("<")[0].replace("?", r"\?")):
         SGD(**arguments)

@@ -31,7 +31,7 @@ def main(folder):
         weights, _ = trained(learningRatesPerSample=0.01, **{"parallelizationMethod": name, **block, **path})
         print("weights", name, *map(float, weights), flush=True)
     block = SGD(maxEpochs=3, minibatchSize=4, learningRatesPerSample=0.01, momentumAsTimeConstant=0,
-                modelPath=f"{folder}/m")  # fmt: skip
+                modelPath=f"{folder}/m")
     block.train(regression(), (X, Y))  # prints its progress, as that of a run that goes on
 
 

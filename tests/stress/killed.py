@@ -37,7 +37,7 @@ def train(folder: Path, pipe: int) -> None:
     C.training_session(
         trainer, source, MINIBATCH, {x: source.streams.x, y: source.streams.y}, max_samples=SAMPLES,
         checkpoint_config=C.CheckpointConfig(str(folder / "model"), frequency=2 * MINIBATCH),
-    ).train()  # fmt: skip
+    ).train()
     np.savez(folder / "trained.npz", *[p.value for p in (*z.parameters, *z.constants)])
 
 

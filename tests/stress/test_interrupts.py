@@ -41,7 +41,7 @@ def test_evaluations_that_are_interrupted(source):
     {}, {"accumulate": 3}, {"distributed": "data"}, {"distributed": "blocks"}, {"second": "UserLearner"},
     {"second": "universal"}, {"second": "UserLearner", "accumulate": 2},
     {"second": "UserLearner", "distributed": "blocks"}, {"stages": True},
-], ids=str)  # fmt: skip
+], ids=str)
 def test_a_step_that_is_interrupted_is_taken_or_not(source, options, tmp_path):
     rng, training, count = rng_of(source), Training(**options), 0
     for _ in range(4):

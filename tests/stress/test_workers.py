@@ -22,7 +22,7 @@ ENVIRONMENT = {
     **os.environ, "PYTHONPATH": str(HERE.parents[1] / "src"), "JAX_PLATFORMS": "cpu",
     "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-}  # fmt: skip
+}
 SCRIPT = HERE / "workers.py"
 MPIEXEC = shutil.which("mpiexec", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
 LAUNCHERS = {
@@ -30,7 +30,7 @@ LAUNCHERS = {
         sys.executable, "-m", "cntkjax.cli", "launch", "-n", str(WORKERS), "--restarts", "1", str(SCRIPT)
     ],
     "mpiexec": [MPIEXEC, "-n", str(WORKERS), sys.executable, str(SCRIPT)],
-}  # fmt: skip
+}
 REASONS = {
     signal.SIGKILL: r"worker {0} (\(on .*\) was killed or crashed|failed with SIGKILL)|rank {0} with PID[^.]*signal 9",
     signal.SIGSTOP: r"worker {0} ((\(on .*\) )?has not answered for|\(process \d+\) has been stopped for)",
@@ -44,7 +44,7 @@ class Run:
         self.job = subprocess.Popen(
             [*LAUNCHERS[launcher], str(folder)], env=ENVIRONMENT, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
+        )
         self.lines, self.processes, self.started = [], {}, threading.Event()
         self.reader = threading.Thread(target=self._read)
         self.reader.start()

@@ -98,7 +98,7 @@ class Training:
         self.learner = C.adam(
             [p for p in self.z.parameters if p not in of_second],
             C.learning_parameter_schedule([0.1, 0.05, 0.01], epoch_size=200), momentum=0.9,
-        )  # fmt: skip
+        )
         learners = [self.learner, *([LEARNERS[second](of_second)] if second else [])]
         self.extra = [v for learner in learners for v in learner.__wrapped__.extra_variables]
         self.trainer = C.Trainer(

@@ -205,7 +205,7 @@ def test_a_checkpoint_of_another_trainer_is_refused(tmp_path):
     ("protected", "this file is write-protected"),
     ("state", "state.ckp'"),
     ("locked/t", "locked' cannot be written to"),
-])  # fmt: skip
+])
 def test_names_that_cannot_be_written_are_errors_before_anything_is_touched(tmp_path, monkeypatch, name, reason, wait):
     monkeypatch.chdir(tmp_path)
     for folder in ("locked", "state.ckp"):

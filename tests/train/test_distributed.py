@@ -65,7 +65,7 @@ def test_unsupported_arguments_are_errors():
     (lambda learner: learner, "distributed all, or none of them"),
     (lambda learner: C.data_parallel_distributed_learner(learner, distributed_after=8), "the same distributed_after"),
     (lambda learner: C.block_momentum_distributed_learner(learner, 8, distributed_after=8), "same distributed_after"),
-])  # fmt: skip
+])
 @pytest.mark.parametrize("is_first", [True, False])
 def test_all_learners_of_a_trainer_are_distributed_from_the_same_sample_on(wrap, expected, is_first):
     w, b = C.parameter(1), C.parameter(1)

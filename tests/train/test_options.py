@@ -37,7 +37,7 @@ def train(training, sizes, begin=0):
     lambda p: C.sgd(p, C.learning_parameter_schedule_per_sample([0.01, 0.02], epoch_size=12)),
     lambda p: C.momentum_sgd(p, 0.1, 0.9, minibatch_size=C.learners.IGNORE),
     lambda p: C.adam(p, C.learning_parameter_schedule([0.05, 0.02]), 0.9),  # the rate changes with the sweep
-])  # fmt: skip
+])
 def test_accumulated_minibatches_equal_one_minibatch(learner):
     parts = network(learner, accumulate=3)
     initial = values(parts[0])
@@ -191,7 +191,7 @@ def test_rematerialization_of_sequences_with_state():
     ({"accumulate": 0}, "at least 1, not 0"),
     ({"accumulate": 2.0}, "at least 1, not 2.0"),
     ({"precision": "float8"}, "not 'float8'"),
-])  # fmt: skip
+])
 def test_wrong_options_are_errors(options, says):
     with pytest.raises(ValueError, match=says):
         network(**options)

@@ -292,7 +292,7 @@ def test_units_seen_and_progress_writers():
     assert str(C.train.DataUnit.sweep) == "DataUnit.sweep"
     assert dict(zip(C.train.DataUnit, units, strict=True)) == {
         C.train.DataUnit.sample: 3, C.train.DataUnit.minibatch: 2, C.train.DataUnit.sweep: 1,
-    }  # fmt: skip
+    }
     assert trainer.total_number_of_units_seen() == 3
     assert trainer.progress_writers() == [printer] and C.Evaluator(loss).progress_writers() == []
     with pytest.raises(RuntimeError, match="no unit of data 7"):

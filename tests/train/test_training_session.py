@@ -262,7 +262,7 @@ def hooked(session, **members):
     training = Hooked(
         trainer, source, C.minibatch_size_schedule([4, 2], epoch_size=8), inputs, 12, None,
         session.checkpoint(frequency=8, preserve_all=True, restore=False), validation, None,
-    )  # fmt: skip
+    )
     training.__dict__.update(members, session=session, log=[])
     return training
 

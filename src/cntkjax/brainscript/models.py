@@ -22,7 +22,7 @@ from .network import ROLES, Network
 _ATTRIBUTE = "cntkNetwork"
 _KEPT = ("roles", "operations", "inputs", "rates", "statistics")
 _LOSSES = ("CrossEntropyWithSoftmax", "SquaredError", "Logistic", "BinaryCrossEntropy", "SequenceWithSoftmax",
-           "ForwardBackward", "CosineDistance", "NCE", "NceLoss")  # fmt: skip
+           "ForwardBackward", "CosineDistance", "NCE", "NceLoss")
 _METRICS = ("ClassificationError", "EditDistanceError", "NDCG")
 
 
@@ -93,7 +93,7 @@ def _guessed(function: Function) -> dict[str, list[str]]:
         role = "criterion" if operation in _LOSSES else "evaluation" if operation in _METRICS else "output"
         roles[role].append(output.name or output.owner.name)
     labels = [v.name for role in ("criterion", "evaluation") for name in roles[role]
-              for v in function.arguments if v.name.lower().startswith("label")]  # fmt: skip
+              for v in function.arguments if v.name.lower().startswith("label")]
     roles["label"] = list(dict.fromkeys(labels))
     roles["feature"] = [v.name for v in function.arguments if v.name not in labels]
     return roles

@@ -17,7 +17,7 @@ KEYS = (
     "initValueScale", "layerTypes", "uniformInit", "applyMeanVarNorm", "addDropoutNodes", "layerSizes", "needPrior",
     "trainingCriterion", "evalCriterion", "lookupTableOrder", "recurrentLayer", "defaultHiddenActivity", "rnnType",
     "randomSeedOffset", "initBias", "addPrior",
-)  # fmt: skip
+)
 _ACTIVATIONS = ("Sigmoid", "Tanh", "RectifiedLinear")
 _CRITERIA = ("CrossEntropyWithSoftmax", "SquareError", "CrossEntropy", "ClassificationError", "Logistic")
 

@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "info": _info.run, "convert": _convert.run, "eval": _eval.run, "train": _train.run, "run": _run.run,
         "doctor": _doctor.run, "view": _view.run, "diff": _view.run_diff, "launch": _launch.run,
         "port": _port.run,
-    }[options.command]  # fmt: skip
+    }[options.command]
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: _print_error(options, f"warning: {message}")

@@ -51,7 +51,7 @@ def save_weights(model: Function, path: Path) -> None:
     for name, array in arrays.items():
         header[name] = {
             "dtype": _TYPES[array.dtype.name], "shape": array.shape, "data_offsets": [offset, offset + array.nbytes]
-        }  # fmt: skip
+        }
         offset += array.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)

@@ -79,7 +79,7 @@ def _visible_accelerators() -> int:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False,
         env={**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
-    )  # fmt: skip
+    )
     return int(done.stdout) if done.returncode == 0 else 0
 
 

@@ -38,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
     doctor.add_argument(
         "--compile", nargs=argparse.REMAINDER, metavar="SCRIPT",
         help="run a script, with its arguments, and list what it compiles by time, and what would reduce that",
-    )  # fmt: skip
+    )
     return result
 
 
@@ -66,7 +66,7 @@ def _add_info(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "info", help="list inputs, outputs, parameters and operations of a model",
         description="List inputs, outputs, parameters and operations of a model, as far as possible if it cannot be "
         "loaded, or the state of a trainer. Parameters whose names repeat have the names of the layers around them.",
-    )  # fmt: skip
+    )
     info.add_argument("model", type=Path, metavar="FILE", help=f"{MODEL}; or a checkpoint of a trainer, .ckp")
 
 
@@ -75,7 +75,7 @@ def _add_convert(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "convert", help="convert a model to another format",
         description="Convert a model. The extension of OUT selects the format: .model (CNTK 2), .onnx, .stablehlo (for "
         "jax.export.deserialize) or .safetensors (parameters and constants by name).",
-    )  # fmt: skip
+    )
     convert.add_argument("model", type=Path, metavar="IN", help=MODEL)
     convert.add_argument(
         "--opset", type=int, default=17, metavar="N", help="ONNX operator set version, 9 (as CNTK) to 21; default 17"
@@ -89,7 +89,7 @@ def _add_eval(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         description="Evaluate a model for each sequence of the data. Outputs are printed in the text format, by the "
         "number of the sequence. Outputs without a batch axis follow in lines of their own, which say whether they are "
         "sums over the whole file or values of a minibatch.",
-    )  # fmt: skip
+    )
     evaluate.add_argument("model", type=Path, help=MODEL)
     _add_data(evaluate, "the data")
     evaluate.add_argument(
@@ -102,7 +102,7 @@ def _add_train(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "train", help="train a model with the SGD block of a configuration file",
         description="Train a model. It is written to the block's modelPath, with a checkpoint after each epoch, from "
         "which the same command goes on. See docs/sgd_block.md.",
-    )  # fmt: skip
+    )
     train.add_argument("config", type=Path, metavar="CONFIG.cntk", help="a text with an SGD block")
     train.add_argument("model", type=Path, metavar="MODEL", help=MODEL)
     train.add_argument("settings", nargs="*", metavar="key=value", help="keys of the block, or values for $key$ in it")
@@ -118,7 +118,7 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "run", help="run a configuration of CNTK's command line",
         description="Run the commands of a configuration: the same as cntk configFile=CONFIG.cntk key=value ... See "
         "docs/brainscript.md.",
-    )  # fmt: skip
+    )
     run.add_argument("config", metavar="CONFIG.cntk", help="the configuration; several are joined by +")
     run.add_argument("settings", nargs="*", metavar="key=value", help="values that replace those of the file")
     run.add_argument("--describe", action="store_true", help="print the network, without reading data")
@@ -129,7 +129,7 @@ def _add_port(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "port", help="print a configuration of CNTK's command line as a Python program",
         description="Print the first training of a configuration as a Python program of the CNTK API: the network, the "
         "reader and the SGD block.",
-    )  # fmt: skip
+    )
     port.add_argument("config", metavar="CONFIG.cntk", help="the configuration; several are joined by +")
     port.add_argument("settings", nargs="*", metavar="key=value", help="values that replace those of the file")
 
@@ -140,14 +140,14 @@ def _add_data(command: argparse.ArgumentParser, help: str) -> None:
         "--field", action="append", default=[], metavar="INPUT=FIELD",
         help="read this input of the model from this field of the file, such as --field features=x for '|x 1 2'; "
         "other inputs are read from the fields of their names; repeatable",
-    )  # fmt: skip
+    )
 
 
 def _add_view(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     view = commands.add_parser(
         "view", help="write an interactive page of a model: graph, attributes and parameters",
         description="Write a page of a model: one file that needs no network. Blocks unfold by a double click.",
-    )  # fmt: skip
+    )
     view.add_argument("model", type=Path, help=MODEL)
     view.add_argument("out", type=Path, nargs="?", metavar="OUT.html", help="default: the model's name with .html")
 
@@ -157,7 +157,7 @@ def _add_diff(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "diff", help="print how two models differ: operations, attributes and parameters",
         description="Print how two models differ, by the layers that have the differences. The exit status is 0 if the "
         "models are equal, 1 if they differ, and 2 after an error.",
-    )  # fmt: skip
+    )
     diff.add_argument("first", type=Path, metavar="A", help=MODEL)
     diff.add_argument("second", type=Path, metavar="B", help="the file to compare it with")
     diff.add_argument("--html", type=Path, metavar="OUT.html", help="also write a page of B with differences marked")
@@ -167,7 +167,7 @@ def _add_launch(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     launch = commands.add_parser(
         "launch", help="run a script on several workers, without MPI",
         description="Start the workers, one device each, and end all when one fails. See docs/scaling.md.",
-    )  # fmt: skip
+    )
     launch.add_argument(
         "-n", type=int, dest="workers", metavar="N", help="the number of workers, on all hosts; default: all slots"
     )

@@ -108,14 +108,14 @@ class Worker(Member):
     def __init__(
         self, rank: int, command: Sequence[str], environment: Mapping[str, str], log: Path | None,
         descriptors: Sequence[int], cores: Collection[int],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._label, self._blame = b"[%d] " % rank, b"cntkjax: worker %d ends, because" % rank
         self._blames_another = False
         self._log = None if log is None else log.open("ab", buffering=0)
         super().__init__(
             f"worker {rank}", command, 1 if log is None else _ERROR_LINES, env=environment, stdin=subprocess.DEVNULL,
             pass_fds=descriptors, preexec_fn=partial(_prepare, os.getpid(), cores),
-        )  # fmt: skip
+        )
 
     @property
     def blames_another(self) -> bool:

@@ -257,7 +257,7 @@ def compute_input_per_dim_means_and_inv_std_devs(
 
 
 def momentum_from_time_constant(time_constant: float) -> float:
-    """The momentum per sample that decays to 1/e after so many samples; 0 for none."""
+    """The momentum per sample that decays to 1/e after this many samples; 0 for none."""
     return momentum_as_time_constant_schedule(time_constant)[0]
 
 

@@ -19,7 +19,7 @@ from ..ops.functions import Function
 DEBUG_USAGE = """\
 Commands:
     n            run to the next node
-    n <number>   run for so many nodes
+    n <number>   run for this many nodes
     u f          run until the forward pass
     u b          run until the backward pass
     u <name>     run until a node of that name

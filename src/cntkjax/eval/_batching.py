@@ -13,7 +13,7 @@ from .._threads import start_thread
 
 
 class Request(NamedTuple):
-    """What is to be computed: `content`, so many samples or sequences; those of equal `kind` may be joined."""
+    """What is to be computed: `content`, this many samples or sequences; those of equal `kind` may be joined."""
 
     content: Any
     size: int

@@ -38,7 +38,7 @@ class Predictor:
     executable for its shape. Threads may share a predictor; none waits for another while it computes.
 
     `outputs`: those to compute, by default all. `max_batch`, `max_delay`, `max_queue`: how requests of `submit` are
-    joined: up to so many samples or sequences, which come within so many seconds; how many requests may wait.
+    joined: up to this many samples or sequences, which come within this many seconds; how many requests may wait.
     `backend`: "onnxruntime" runs the function's ONNX export in ONNX Runtime on the CPU
     (``pip install 'cntkjax[onnxruntime]'``), which is often faster for small batches.
 
@@ -118,7 +118,7 @@ class Predictor:
         return values[0] if len(values) == 1 else dict(zip(self._keys, values, strict=True))
 
     def warm(self, batch: int | Sequence[int] = 1, lengths: int | Sequence[int] = 1) -> None:
-        """Compile for batches of so many samples or sequences, these of so many steps, before the first request.
+        """Compile for batches of this many samples or sequences, these of this many steps, before the first request.
 
         Errors: ValueError for an input of a free dimension: predict once with data of that shape instead.
         """

@@ -50,7 +50,7 @@ class DictionaryValue:
     """
 
     (Type__none, Type_Bool, Type_Int, Type_SizeT, Type_Float, Type_Double, Type_String, Type_NDShape, Type_Axis,
-     Type_Vector, Type_Dictionary, Type_NDArrayView) = range(12)  # fmt: skip
+     Type_Vector, Type_Dictionary, Type_NDArrayView) = range(12)
 
     def __init__(self, value: object = None) -> None:
         self.value = unwrap_values(value)

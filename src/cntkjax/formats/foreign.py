@@ -15,7 +15,7 @@ _BEGINNINGS = {
     b"\xff\xd8\xff": "a picture",
     b"\x80\x02": "a pickle of Python", b"\x80\x03": "a pickle of Python", b"\x80\x04": "a pickle of Python",
     b"\x80\x05": "a pickle of Python",
-}  # fmt: skip
+}
 _CONTROL = frozenset(range(32)) - frozenset(b"\t\n\r\f") | {127}
 _ENOUGH = 512  # bytes that tell text from other data
 

@@ -31,12 +31,12 @@ _RENAMED = {
     "MaxPooling": "Pooling", "AveragePooling": "Pooling", "RowElementTimes": "ElementTimes", "RowSlice": "Slice",
     "RowStack": "Splice", "Scale": "ElementTimes", "SquareError": "SquaredError", "SumElements": "SumAll",
     "SumColumnElements": "ReduceElements", "TransposeDimensions": "TransposeAxes",
-}  # fmt: skip
+}
 _ORDER = {
     "ClassificationError": (1, 0, 2), "ErrorPrediction": (1, 0, 2), "CrossEntropyWithSoftmax": (1, 0),
     "Clip": (2, 0, 1), "Logistic": (1, 0, 2), "GatherPacked": (1, 0), "ScatterPacked": (2, 1, 0),
     "OptimizedRNNStack": (1, 0),
-}  # fmt: skip
+}
 _INPUTS = "InputValue", "SparseInputValue"
 _CONSTANTS = "LearnableParameter", "Mean", "InvStdDev"
 _BATCH = AxisRecord(DYNAMIC, "defaultBatchAxis", False)
@@ -305,4 +305,4 @@ _ATTRIBUTES: dict[str, Callable[[Values], Values]] = {
     "Where": lambda v: {"newDynamicAxes": _dynamic_axes(v["axis"])},
     "Crop": _crop,
     "ForwardBackward": lambda v: {"DelayConstraint": v["delay"], "BlankTokenId": SizeT(v["blank"])},
-}  # fmt: skip
+}

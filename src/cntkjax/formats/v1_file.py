@@ -293,7 +293,7 @@ def _old_convolution(r: Reader) -> Values:
         "kernel": (width, height, 0), "strides": (*strides, 0), "sharing": [True], "padding": [padding, padding, False],
         "lower": (0,), "upper": (0,), "pooling": 0, "memory": memory, "transpose": False, "output": (0,),
         "dilation": (1,),
-    }  # fmt: skip
+    }
 
 
 def _old_pooling(kind: int) -> Callable[[Reader, type], Values]:
@@ -358,4 +358,4 @@ PAYLOADS: dict[str, Callable[[Reader, type], Values] | None] = {
     "ReconcileDynamicAxis", "RectifiedLinear", "RowElementTimes", "Scale", "ScatterPacked", "Sigmoid", "Sin", "Sinh",
     "Softmax", "Sqrt", "SquareError", "StableSigmoid", "StopGradient", "SumColumnElements", "SumElements", "Tan",
     "Tanh",
-))  # fmt: skip
+))

@@ -55,7 +55,7 @@ class MersenneTwister64:
         return read
 
     def skip(self, number: int) -> None:
-        """Pass over so many numbers of 64 bits, without keeping them."""
+        """Pass over this many numbers of 64 bits, without keeping them."""
         for left in range(number, 0, -_PIECE):
             self.raw(min(left, _PIECE))
 
@@ -82,7 +82,7 @@ class MersenneTwister64:
         return numbers
 
     def _ahead(self, number: int) -> np.ndarray:
-        """The numbers of 64 bits that come next, at least so many; they stay unread."""
+        """The numbers of 64 bits that come next, at least this many; they stay unread."""
         missing = number - len(self._unread)
         if missing > 0:
             self._unread = np.concatenate([self._unread, self._bits.random_raw(missing)])

@@ -50,7 +50,7 @@ class BaseSource:
                 f"The streams are: {streams}. "
                 + (f"Write one of these names, as in source.streams.{example}" if by_name else
                    f"Select one by its name, as in source.streams.{example}, or declare the input with its shape")
-            )  # fmt: skip
+            )
         return matches[0]
 
     def __getitem__(self, name: str) -> StreamInformation:

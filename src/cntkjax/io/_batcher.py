@@ -165,7 +165,7 @@ class Batcher:
         return min(next_place, int(np.searchsorted(block.starts, self._last_sample - self._samples_before)))
 
     def seek(self, position: int) -> None:
-        """Moves to the first sequence with at least so many samples before it."""
+        """Moves to the first sequence with at least this many samples before it."""
         samples = int(self._sampler.samples_per_chunk.sum())
         sequences = int(self._sampler.deserializer.chunk_sizes().sum())
         sweeps = min(position // samples, self._max_sweeps)
@@ -180,7 +180,7 @@ class Batcher:
             self._advance(self._block)
 
     def _start_sweep(self, sweep: int, samples: int, sequences: int) -> None:
-        """Moves to the start of a sweep, with so many samples and sequences before it."""
+        """Moves to the start of a sweep, with this many samples and sequences before it."""
         self._release()
         self.sweep, self._samples_before, self._sequences_before = sweep, samples, sequences
         self._block, self._place, self._block_number = None, 0, 0

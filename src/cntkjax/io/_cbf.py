@@ -227,7 +227,7 @@ class _Records:
 
     @staticmethod
     def read(data: _Bytes, number: int, weights: Sequence[int]) -> _Records:
-        """Consumes so many records; a header has as many numbers as there are weights, their weighted sum follows.
+        """Consumes this many records; a header has as many numbers as there are weights, their weighted sum follows.
 
         Errors: RuntimeError if the data end before.
         """

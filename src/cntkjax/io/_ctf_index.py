@@ -190,7 +190,7 @@ def _overflowing(text: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> np.n
 
 
 def chunks_of(begins: np.ndarray, size: int) -> np.ndarray:
-    """Groups sequences into chunks of so many bytes: the first sequence of each chunk, then the number of sequences.
+    """Groups sequences into chunks of this many bytes: the first sequence of each chunk, then the number of sequences.
 
     Shapes: begins int64 [sequences + 1] -> int64 [chunks + 1].
 

@@ -28,7 +28,7 @@ class _Field(ctypes.Structure):
         ("values", ctypes.c_void_p), ("indices", ctypes.c_void_p), ("max_samples", ctypes.c_int64),
         ("max_entries", ctypes.c_int64), ("samples", ctypes.c_int64), ("entries", ctypes.c_int64),
         ("entries_before", ctypes.c_int64), ("is_canonical", ctypes.c_int64),
-    )  # fmt: skip
+    )
 
 
 @cache

@@ -40,7 +40,7 @@ def HTKFeatureDeserializer(streams: Mapping[str, Record]) -> Dictionary:
     """Reads features of speech; a script file lists the feature files of each stream.
 
     Args:
-        streams: name -> ``StreamDef`` with the script file as `scp`. With `context`, so many frames to the left and
+        streams: name -> ``StreamDef`` with the script file as `scp`. With `context`, this many frames to the left and
             right are concatenated to each; with `broadcast`, the only frame of an utterance is repeated to the length
             of the other streams
 
@@ -123,7 +123,7 @@ def _label_stream(kind: str, streams: Mapping[str, Record]) -> tuple[str, dict[s
     files = stream.mlf
     key = {"mlfFileList": files} if isinstance(files, list) and len(files) > 1 else {
         "mlfFile": files[0] if isinstance(files, list) else files
-    }  # fmt: skip
+    }
     return name, {"dim": stream.dim, **key}
 
 
@@ -159,7 +159,7 @@ class HTKFeatures(UtteranceDeserializer):
                 self.fail(
                     f"{text[-60:]!r} has a range of more than {MAX_FRAMES} frames, or one beyond frame {_MAX_FRAME}; "
                     "write name=file[first,last]", number,
-                )  # fmt: skip
+                )
             if last < first:
                 self.fail(f"the last frame, {last}, precedes the first one, {first}; write [first,last]", number)
             file = match["file"]
@@ -316,12 +316,12 @@ class MasterLabels(_Labels):
             self.fail(
                 f"label {columns[2]!r} is not among the {known} labels; add it to the label mapping file, or raise the "
                 "shape of the stream", number,
-            )  # fmt: skip
+            )
         if first != frames_before or not first < end <= MAX_FRAMES:
             self.fail(
                 f"frames {first} to {end} do not continue from frame {frames_before}, or are more than {MAX_FRAMES}; "
                 "leave no gap", number,
-            )  # fmt: skip
+            )
         return label, end - first
 
 
@@ -331,7 +331,7 @@ class BinaryMasterLabels(_Labels):
 
     All is little-endian: ``MLF`` and an int16 version, then for each utterance its name, a uint32 number of frames, a
     uint16 number of runs, and for each run the uint16 number of its label and a uint16 number of frames. In version 1
-    the name is a uint32, in version 2 a uint16 length and so many bytes.
+    the name is a uint32, in version 2 a uint16 length and this many bytes.
 
     Errors: RuntimeError for files that cannot be read or are damaged, with file and offset.
     """

@@ -234,6 +234,6 @@ def _transpose(description: Mapping[str, Any]) -> Transform:
 
 _FACTORIES: dict[str, Callable[[Mapping[str, Any]], Transform]] = {
     "Crop": _crop, "Scale": _scale, "Mean": _mean, "Color": _color, "Transpose": _transpose,
-}  # fmt: skip
+}
 
 __all__ = ["Transform", "TransformRandom", "as_transform", "mean_image"]

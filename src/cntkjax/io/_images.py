@@ -29,7 +29,7 @@ from ._streams import StreamInformation
 from .deserializer import ChunkedDeserializer, register_deserializer
 
 MAX_PIXELS = 64 * 2**20
-_BYTES_PER_PIXEL, _METADATA_BYTES = 8, 2**20  # a file may have so many: four channels of 16 bits, uncompressed
+_BYTES_PER_PIXEL, _METADATA_BYTES = 8, 2**20  # a file may have this many: four channels of 16 bits, uncompressed
 _MOST_THREADS = 8
 _LIST_FOLDER = ".../"  # prefix of paths relative to the folder of the list
 

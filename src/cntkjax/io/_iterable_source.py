@@ -51,8 +51,8 @@ def from_iterable(
         streams: name -> what it holds: a variable, a type such as ``Sequence[Tensor[2]]``, or the shape of a dense
             sample; other values of the items are not used. Without it, all values of the first item are streams of
             dense samples of its shape
-        max_samples: the source ends after so many samples; ``FULL_DATA_SWEEP``: after one sweep
-        max_sweeps: the source ends after so many sweeps
+        max_samples: the source ends after this many samples; ``FULL_DATA_SWEEP``: after one sweep
+        max_sweeps: the source ends after this many sweeps
         batched: whether an item is a batch, arrays [batch, ...]; by default that of a DataLoader
 
     The items are read by a second thread, ahead of their use. A checkpoint holds the position in the sweep. Data sets,

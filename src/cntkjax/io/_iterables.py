@@ -18,7 +18,7 @@ class Passes(Protocol):
     """Whether there may be more than one pass."""
 
     def items(self, first: int) -> Iterator[Any]:
-        """A new pass, without so many items at its beginning."""
+        """A new pass, without this many items at its beginning."""
 
 
 def passes_over(data: Any, batched: bool | None) -> Passes:

@@ -43,7 +43,7 @@ class MinibatchData(ArrayMixin):
     def from_ragged(
         info: StreamInformation, ragged: Ragged, sweep_end: bool, steps: int | None = None
     ) -> MinibatchData:
-        """The data of a stream, padded to so many steps, by default to the longest sequence."""
+        """The data of a stream, padded to this many steps, by default to the longest sequence."""
         data = MinibatchData(ragged, ragged.num_sequences, ragged.num_samples, sweep_end)
         data._shape, data._steps = info.sample_shape, steps
         return data

@@ -23,7 +23,7 @@ from .deserializer import Deserializer, enumerate_sequences
 _BLOCK_BYTES = 2**22  # of dense samples in a block
 _BLOCK_WITHOUT_DATA = 256  # sequences in a block, if their data are read with each minibatch
 _SPARSE_SAMPLE_BYTES = 512  # estimate of the size of a sparse sample
-_FIRST_BLOCK = 16  # the first block of a sweep is so many times smaller
+_FIRST_BLOCK = 16  # the first block of a sweep is this many times smaller
 _SEGMENT = 2**16  # sequences that are ordered at once, of a window as large as the data
 _INDEX_BITS = 32  # a sequence is packed into one integer: chunk position << 32 | index in the chunk
 
@@ -85,7 +85,7 @@ class Sampler:
                     yield Block(segment.positions[rows], chunks[rows], segment.indices[rows], samples[rows], is_last)
 
     def _cuts(self, samples: np.ndarray, before: int) -> list[tuple[int, int]]:
-        """Cuts sequences with so many samples into blocks: small ones at the start of a sweep, to be ready soon.
+        """Cuts sequences with this many samples into blocks: small ones at the start of a sweep, to be ready soon.
 
         Shapes: samples int64 [sequences]; ``before`` is the number of samples in the sweep before them.
         """
@@ -261,12 +261,12 @@ def no_data(deserializer: Deserializer) -> str:
 
 
 def _uniform_swaps(number: int, seed: int) -> np.ndarray:
-    """A random partner for each of so many places. Shapes: int64 [number]."""
+    """A random partner for each of this many places. Shapes: int64 [number]."""
     return (MersenneTwister64(seed).raw(number) % np.uint64(number)).astype(np.int64)
 
 
 def _fisher_yates_swaps(number: int, seed: int) -> np.ndarray:
-    """A random partner for each of so many places, at or after the place itself. Shapes: int64 [number]."""
+    """A random partner for each of this many places, at or after the place itself. Shapes: int64 [number]."""
     choices = np.arange(number, 0, -1)
     return number - choices + (MersenneTwister64(seed).raw(number) % choices.astype(np.uint64)).astype(np.int64)
 

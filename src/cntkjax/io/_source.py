@@ -39,9 +39,9 @@ class MinibatchSource(BaseSource):
 
     Args:
         deserializers: the result of ``CTFDeserializer`` or the like, a ``UserDeserializer``, or a list of these
-        max_samples: the source ends after so many samples; ``FULL_DATA_SWEEP``: after one sweep
-        max_sweeps: the source ends after so many sweeps through the data
-        randomization_window_in_chunks: sequences are shuffled within a sliding window of so many chunks, which
+        max_samples: the source ends after this many samples; ``FULL_DATA_SWEEP``: after one sweep
+        max_sweeps: the source ends after this many sweeps through the data
+        randomization_window_in_chunks: sequences are shuffled within a sliding window of this many chunks, which
             themselves come in a random order; the window is held in memory. Each image is a chunk. 0: no shuffling
         randomization_window_in_samples: the size of the window in samples; requires
             ``randomization_window_in_chunks=0``
@@ -143,7 +143,7 @@ class MinibatchSource(BaseSource):
     def end_at(self, max_samples: int | None = None, max_sweeps: int | None = None) -> None:
         """End the data here for now, as an epoch of CNTK's command line does.
 
-        No sequence begins after so many samples, or sweeps, from the beginning of the data on, and no minibatch goes
+        No sequence begins after this many samples, or sweeps, from the beginning of the data on, and no minibatch goes
         across the end of a sweep. Without arguments, or with others, the data go on.
         """
         with self._reading:
@@ -200,7 +200,7 @@ class MinibatchSource(BaseSource):
         minibatch = Minibatch({
             info: MinibatchData.from_ragged(info, data[name], sweep_end, steps)
             for name, info in self._streams.items() if name in data
-        })  # fmt: skip
+        })
         if not input_map or not minibatch:
             return minibatch
         return _select(minibatch, input_map)

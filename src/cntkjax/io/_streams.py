@@ -63,7 +63,7 @@ def StreamDef(
     """
     options = {
         "dim": shape, "transforms": transforms, "context": context, "scp": scp, "mlf": mlf, "broadcast": broadcast
-    }  # fmt: skip
+    }
     return Record(
         stream_alias=field,
         is_sparse=is_sparse or mlf is not None,

@@ -78,7 +78,7 @@ class MinibatchSourceFromData(UserMinibatchSource):
         data_streams: name -> data. An array or sparse matrix has a sample in each row. In a pair of data and type, such
             as ``(list_of_arrays, Sequence[Tensor[2]])``, data may also be a list with an array or sparse matrix for
             each sequence; the type ``tensor`` in place of ``Tensor[2]`` leaves the shape of a sample to the data
-        max_samples: the source ends after so many samples; ``FULL_DATA_SWEEP``: after one sweep
+        max_samples: the source ends after this many samples; ``FULL_DATA_SWEEP``: after one sweep
 
     Errors: ValueError if there is no stream or no sample; TypeError if streams differ in their number of samples or
         sequences, or for a list without a type.

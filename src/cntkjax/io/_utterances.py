@@ -74,7 +74,7 @@ class UtteranceDeserializer(ChunkedDeserializer, ABC):
             return np.array(self.names)
         return np.array([
             f"{name}\0{i}" for name, n in zip(self.names, self.frames, strict=True) for i in range(n)
-        ])  # fmt: skip
+        ])
 
     def sequence_lengths(self, chunk: int) -> np.ndarray:
         """Number of frames of each sequence of a chunk. Shapes: int64 [sequences]."""

@@ -28,7 +28,7 @@ from ._arguments import (
     check_activation,
     check_positive,
     shape_of,
-)  # fmt: skip
+)
 from .blocks import _INFERRED, _initializer_for
 
 

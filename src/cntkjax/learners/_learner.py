@@ -403,7 +403,7 @@ class LearnerCore:
                 now = replace(
                     now, samples=now.samples + sample_count, rate_samples=now.rate_samples + sample_count,
                     sweeps=now.sweeps + bool(is_sweep_end and not sample_count),
-                )  # fmt: skip
+                )
             return now, False
         after = replace(
             now,

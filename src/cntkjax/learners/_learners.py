@@ -33,7 +33,7 @@ from ._schedules import Schedulable, learning_parameter_schedule_per_sample, mom
 __all__ = [
     "adadelta", "adagrad", "adam", "default_unit_gain_value", "fsadagrad", "momentum_sgd", "nesterov", "rmsprop",
     "set_default_unit_gain_value", "sgd",
-]  # fmt: skip
+]
 
 _TWO_HOURS = 2 * 3600 * 100
 """Samples, at CNTK's 100 speech frames per second: the default time constant of variances."""
@@ -90,7 +90,7 @@ def sgd(
         l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
         gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,
         use_mean_gradient, minibatch_size, epoch_size,
-    )  # fmt: skip
+    )
     return Learner(parameters, lr, options=options)
 
 
@@ -127,7 +127,7 @@ def momentum_sgd(
         l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
         gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,
         use_mean_gradient, minibatch_size, epoch_size,
-    )  # fmt: skip
+    )
     rule = [("rate", transforms.scale_by_rate()), ("momentum", transforms.momentum())]
     return Learner(
         parameters, lr, rule, options, momenta={"momentum": momentum}, unit_gain=unit_gain, reports_momentum=True
@@ -165,7 +165,7 @@ def nesterov(
         l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
         gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,
         use_mean_gradient, minibatch_size, epoch_size,
-    )  # fmt: skip
+    )
     rule = [("rate", transforms.scale_by_rate()), ("momentum", transforms.nesterov())]
     return Learner(parameters, lr, rule, options, momenta={"momentum": momentum}, unit_gain=unit_gain)
 
@@ -201,7 +201,7 @@ def adagrad(
         l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
         gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,
         use_mean_gradient, minibatch_size, epoch_size,
-    )  # fmt: skip
+    )
     rule = [("adagrad", transforms.adagrad(need_ave_multiplier)), ("rate", transforms.scale_by_rate())]
     return Learner(parameters, lr, rule, options)
 
@@ -238,7 +238,7 @@ def adadelta(
         l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
         gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,
         use_mean_gradient, minibatch_size, epoch_size,
-    )  # fmt: skip
+    )
     rule = [("adadelta", transforms.adadelta(rho, epsilon)), ("rate", transforms.scale_by_rate())]
     return Learner(parameters, lr, rule, options)
 
@@ -290,7 +290,7 @@ def rmsprop(
         l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
         gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,
         use_mean_gradient, minibatch_size, epoch_size,
-    )  # fmt: skip
+    )
     rule = [
         ("rmsprop", transforms.rmsprop(gamma, inc, dec, max, min, need_ave_multiplier)),
         ("rate", transforms.scale_by_rate()),
@@ -332,13 +332,13 @@ def fsadagrad(
         l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
         gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,
         use_mean_gradient, minibatch_size, epoch_size,
-    )  # fmt: skip
+    )
     rule = [("fsadagrad", transforms.fsadagrad()), ("rate", transforms.scale_by_rate())]
     return Learner(
         parameters, lr, rule, options,
         momenta={"momentum": momentum, "variance": variance_momentum}, unit_gain=unit_gain,
         extra_scalars=_smoothed_samples,
-    )  # fmt: skip
+    )
 
 
 def adam(
@@ -382,14 +382,14 @@ def adam(
         l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
         gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,
         use_mean_gradient, minibatch_size, epoch_size,
-    )  # fmt: skip
+    )
     name, link = ("adamax", transforms.adamax) if adamax else ("adam", transforms.adam)
     rule = [(name, link(epsilon)), ("rate", transforms.scale_by_rate())]
     return Learner(
         parameters, lr, rule, options,
         momenta={"momentum": momentum, "variance": variance_momentum}, unit_gain=unit_gain,
         extra_scalars=_adamax_bias if adamax else _adam_bias,
-    )  # fmt: skip
+    )
 
 
 def _updates(smoothed: float, sample_count: int, scalars: Scalars) -> Scalars:

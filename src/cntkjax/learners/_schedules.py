@@ -316,7 +316,7 @@ def momentum_as_time_constant_schedule(
 
 
 def momentum_after(schedule: TrainingParameterSchedule, samples: int, sweeps: int, sample_count: int) -> float:
-    """The momentum for a minibatch of ``sample_count`` samples, after so many samples and sweeps.
+    """The momentum for a minibatch of ``sample_count`` samples, after this many samples and sweeps.
 
     >>> momentum_after(momentum_schedule(0.25, minibatch_size=4), 0, 0, sample_count=2)
     0.5
@@ -378,4 +378,4 @@ __all__ = [
     "IGNORE", "UnitType", "learning_parameter_schedule", "learning_parameter_schedule_per_sample",
     "learning_rate_schedule", "momentum_as_time_constant_schedule", "momentum_schedule", "momentum_schedule_per_sample",
     "training_parameter_schedule",
-]  # fmt: skip
+]

@@ -249,7 +249,7 @@ def adam(epsilon: float) -> optax.GradientTransformationExtraArgs:
     def rule(
         g: Array, w: Array, squares: Array, trace: Array,
         momentum: Array, gain: Array, variance: Array, bias: Array, **_: Any,
-    ) -> tuple[Array, Array, Array]:  # fmt: skip
+    ) -> tuple[Array, Array, Array]:
         squares = variance * squares + (1 - variance) * g * g
         trace = momentum * trace + gain * g
         return bias * trace / (jnp.sqrt(squares) + epsilon), squares, trace
@@ -263,7 +263,7 @@ def adamax(epsilon: float) -> optax.GradientTransformationExtraArgs:
     def rule(
         g: Array, w: Array, squares: Array, trace: Array,
         momentum: Array, gain: Array, variance: Array, bias: Array, **_: Any,
-    ) -> tuple[Array, Array, Array]:  # fmt: skip
+    ) -> tuple[Array, Array, Array]:
         squares = jnp.maximum(variance * squares, jnp.abs(g))
         trace = momentum * trace + gain * g
         return bias * trace / (squares + epsilon), squares, trace
@@ -274,7 +274,7 @@ def adamax(epsilon: float) -> optax.GradientTransformationExtraArgs:
 def _fsadagrad(
     g: Array, w: Array, squares: Array, trace: Array,
     momentum: Array, gain: Array, variance: Array, count: Array, **_: Any,
-) -> tuple[Array, Array, Array]:  # fmt: skip
+) -> tuple[Array, Array, Array]:
     squares = variance * squares + (1 - variance) * g * g
     g = g * jnp.minimum(jnp.sqrt(count) / jnp.sqrt(squares), 10)
     smoothed = momentum * trace + gain * g

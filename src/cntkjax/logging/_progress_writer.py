@@ -31,7 +31,7 @@ class LazySum:
         self._pending: deque[tuple[SupportsFloat, float]] = deque()
 
     def add(self, value: SupportsFloat, times: float = 1) -> None:
-        """Adds ``value`` so many times."""
+        """Adds ``value`` this many times."""
         self._pending.append((value, times))
         while len(self._pending) > _PENDING:
             self._read()

@@ -57,7 +57,7 @@ def render(drawing: Drawing, kind: str) -> bytes:
             bbox={
                 "boxstyle": f"{box_style},pad=0.3", "fc": _COLORS[style], "ec": "none" if style == "number" else "black"
             },
-        )  # fmt: skip
+        )
     file = io.BytesIO()
     figure.savefig(file, format=kind, metadata=_TIMELESS[kind])
     return file.getvalue()
@@ -71,7 +71,7 @@ def _draw_edge(axes: Axes, route: Sequence[Point], label: str) -> None:
         axes.plot((a[0], b[0]), (a[1], b[1]), color="gray", lw=1.0, ls=line_style, zorder=1)
     connection = "arc3,rad=0.4" if closes_loop else "arc3"
     arrow = {"arrowstyle": "-|>", "color": "gray", "ls": line_style, "connectionstyle": connection, "shrinkB": 14,
-             "shrinkA": 0 if len(route) > 2 else 10}  # fmt: skip
+             "shrinkA": 0 if len(route) > 2 else 10}
     axes.annotate("", xy=route[-1], xytext=route[-2], arrowprops=arrow, zorder=1)
     x, y = ((route[0][i] + route[1][i]) / 2 for i in (0, 1))
     box = {"boxstyle": "square,pad=0.1", "fc": "white", "ec": "none"}

@@ -71,7 +71,7 @@ def curves_of(run: Run) -> Curves:
 
 
 def _read(lines: Iterable[str], curves: Curves) -> None:
-    """Reads the log of a ProgressPrinter: lines for every so many minibatches, or its table (``freq=0``)."""
+    """Reads the log of a ProgressPrinter: lines for every few minibatches, or its table (``freq=0``)."""
     before = 0  # samples in the table since its epoch began
     for line in lines:
         if match := _MINIBATCHES.match(line):

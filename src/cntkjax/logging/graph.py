@@ -20,7 +20,7 @@ class Searchable(Protocol):
     """A function that can be searched by name; variables cannot."""
 
     def find_all_with_name(self, name: str, depth: int = 0) -> list[Node]:
-        """Lists the nodes with this name, in so many nested blocks."""
+        """Lists the nodes with this name, in this many nested blocks."""
 
 
 _FORMATS = (".svg", ".pdf", ".png", ".dot", ".txt")

@@ -91,12 +91,12 @@ def check_types(mapped: Mapping[Any, Any]) -> None:
             raise TypeError(explain(
                 f"{name} has a known shape, and cannot be passed a Variable of unknown shape", {name: argument},
                 "leave out the type of the argument, or apply the function to an input",
-            ))  # fmt: skip
+            ))
         if not _fits(declared, given):
             raise TypeError(explain(
                 f"{name}'s type {type_text(declared)} is incompatible with the type {type_text(given)} of the passed "
                 "Variable", {name: argument, "passed": value}, "declare the argument with that type, or convert it",
-            ))  # fmt: skip
+            ))
 
 
 def _fits(declared: Record, given: Record) -> bool:

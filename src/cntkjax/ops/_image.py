@@ -67,7 +67,7 @@ def convolution(
         "strides": as_shape(strides), "sharing": _stored(sharing), "autoPadding": _stored(auto_padding),
         "dilation": as_shape(dilation), "groups": int(groups),
         "maxTempMemSizeInSamples": int(max_temp_mem_size_in_samples),
-    }  # fmt: skip
+    }
     _check_reduction_rank(reduction_rank)
     if sequential:
         return _sequential_convolution(kernel, x, attributes, reduction_rank, name)
@@ -111,7 +111,7 @@ def _sequential_convolution(
         "auto_padding": attributes["autoPadding"][::-1], "dilation": attributes["dilation"],
         "reduction_rank": reduction_rank, "groups": attributes["groups"],
         "max_temp_mem_size_in_samples": attributes["maxTempMemSizeInSamples"], "name": name,
-    }  # fmt: skip
+    }
     steps = sequence.unpack(x, 0, no_mask_output=True)
     if reduction_rank == 1:
         result = convolution(kernel, swapaxes(steps, 0, 1), **options)
@@ -148,7 +148,7 @@ def convolution_transpose(
         "strides": as_shape(strides), "sharing": _stored(sharing), "autoPadding": _stored(auto_padding),
         "dilation": as_shape(dilation), "maxTempMemSizeInSamples": int(max_temp_mem_size_in_samples), "transpose": True,
         "outputShape": (0,) if output_shape is None else as_shape(output_shape),
-    }  # fmt: skip
+    }
     _check_reduction_rank(reduction_rank)
     if reduction_rank == 1:
         return node(_convolution.Convolution, [kernel, x], attributes, name)
@@ -184,7 +184,7 @@ def pooling(
         "poolingType": int(pooling_type), "poolingWindowShape": as_shape(pooling_window_shape),
         "strides": as_shape(strides), "autoPadding": _stored(auto_padding), "ceilOutDim": bool(ceil_out_dim),
         "includePad": bool(include_pad),
-    }  # fmt: skip
+    }
     return node(_pooling.Pooling, [as_variable(operand)], attributes, name)
 
 
@@ -231,7 +231,7 @@ def roipooling(
     attributes = {
         "poolingType": int(pooling_type), "roiOutputShape": as_shape(roi_output_shape),
         "spatialScale": float(spatial_scale),
-    }  # fmt: skip
+    }
     return node(_pooling.ROIPooling, as_variables(operand, rois), attributes, name)
 
 
@@ -263,13 +263,13 @@ def batch_normalization(
         "spatial": bool(spatial), "normalizationTimeConstant": float(normalization_time_constant),
         "blendTimeConstant": float(blend_time_constant), "epsilon": float(epsilon),
         "useCuDNNEngine": bool(use_cudnn_engine), "disableRegularization": bool(disable_regularization),
-    }  # fmt: skip
+    }
     operands = as_variables(operand, scale, bias, running_mean, running_inv_std)
     if running_count is None:
         warnings.warn(
             "batch_normalization without running_count: the running statistics start over with every function; pass "
             "running_count=cntk.constant(0, shape=())", stacklevel=2,
-        )  # fmt: skip
+        )
         running_count = Constant(0.0, shape=(), dtype=operands[3].dtype)
     count = as_variable(running_count)
     return node(_normalization.BatchNormalization, [*operands, count], attributes, name)

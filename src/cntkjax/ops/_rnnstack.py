@@ -38,5 +38,5 @@ def optimized_rnnstack(
     attributes = {
         "hiddenSize": int(hidden_size), "numLayers": int(num_layers), "bidirectional": bool(bidirectional),
         "recurrentOp": recurrent_op,
-    }  # fmt: skip
+    }
     return node(_OptimizedRNNStack, as_variables(operand, weights), attributes, name)

@@ -204,7 +204,7 @@ def slice(
     Unlike in CNTK, the axis may be the batch axis, which selects samples, or the sequence axis, which selects steps
     like `cntk.sequence.slice`.
 
-    Shapes: [..., n, ...] -> [..., end_index - begin_index, ...]; with a stride, every so many of them.
+    Shapes: [..., n, ...] -> [..., end_index - begin_index, ...]; with a stride, those at that distance.
     Errors: ShapeError for a range that is empty or exceeds the axis; AxisError for an axis that x does not have;
             ValueError if the numbers of axes, indices and strides differ.
 

@@ -52,7 +52,7 @@ from .sharding import on_parts
 _DENSE = -1
 
 _STEPS_AHEAD = 8
-"""So many steps on several CPU devices at most wait to run. XLA blocks a thread for each device when there are 32, and
+"""The most steps on several CPU devices that wait to run. XLA blocks a thread for each device when there are 32, and
 may then lack threads for what these devices exchange: of three threads, two devices had one left, and never ended.
 """
 
@@ -317,8 +317,8 @@ def summed(
 ) -> tuple[list[Gradient], Errors]:
     """The sums of gradients over all devices, or this device's parts of them, and the new errors of those of 1 bit.
 
-    Each travels in so many bits if it may. Those without a way stay, or are summed in the groups `processes`. `ready`:
-    see `all_reduce`.
+    Each travels in the bits of its way if it may. Those without a way stay, or are summed in the groups `processes`.
+    `ready`: see `all_reduce`.
     """
     compressed = [is_compressible(_shape(g), g.dtype, _bits(way)) for way, g in zip(ways, gradients, strict=True)]
     kinds = [_kind(way, g, c) for way, g, c in zip(ways, gradients, compressed, strict=True)]

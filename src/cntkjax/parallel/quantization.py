@@ -34,7 +34,7 @@ class Errors(NamedTuple):
 
 
 def is_compressible(shape: Sequence[int], dtype: np.dtype, bits: int) -> bool:
-    """Whether a gradient travels in so many bits; biases and other small ones travel in 32, as in the paper."""
+    """Whether a gradient travels in this many bits; biases and other small ones travel in 32, as in the paper."""
     if dtype != np.float32 or bits == 32:
         return False
     return bits == 16 or (len(shape) > 1 and _columns_shape(shape)[1] >= _SHORTEST_COLUMN)

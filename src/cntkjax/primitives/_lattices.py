@@ -160,7 +160,7 @@ def parse(data: bytes) -> Lattice:
     aligned = np.flatnonzero(times[end] > times[begin])
     return Lattice(times, begin, end, score, *_aligned(
         units, aligned, first[aligned], times[begin][aligned], times[end][aligned], implied[aligned], implied_unit
-    ))  # fmt: skip
+    ))
 
 
 def _section(data: bytes, at: int, tag: bytes, kind: str, expected: int | None) -> tuple[np.ndarray, int]:
@@ -177,7 +177,7 @@ def _section(data: bytes, at: int, tag: bytes, kind: str, expected: int | None) 
 def _aligned(
     words: np.ndarray, edge: np.ndarray, first: np.ndarray, start: np.ndarray, stop: np.ndarray, implied: np.ndarray,
     implied_unit: int,
-) -> tuple[np.ndarray, ...]:  # fmt: skip
+) -> tuple[np.ndarray, ...]:
     """The units of edges that have frames: edge, unit, start, frames."""
     lasts = np.flatnonzero(words >> np.uint32(_LAST))
     place = np.searchsorted(lasts, first)

@@ -36,7 +36,7 @@ class _Convolving(Primitive):
         "autoPadding": Bool.vector([True]), "lowerPad": ShapeOf((0,)), "upperPad": ShapeOf((0,)),
         "dilation": ShapeOf((1,)), "transpose": Bool(False), "outputShape": ShapeOf((0,)),
         "maxTempMemSizeInSamples": Size(0), "groups": Size(1), "sequential": Bool(False),
-    }  # fmt: skip
+    }
 
     def fail(self, inputs: Sequence[Variable], reason: str, fix: str = "") -> ShapeError:
         """The error for operands or options that do not fit."""
@@ -92,7 +92,7 @@ class _Convolving(Primitive):
         options = zip(
             shape, kernel, attrs["strides"], attrs["dilation"], reversed(attrs["autoPadding"]), attrs["lowerPad"],
             attrs["upperPad"], strict=True,
-        )  # fmt: skip
+        )
         return [place(n, k, s, d, auto, False, low, high) for n, k, s, d, auto, low, high in options]
 
     @staticmethod
@@ -101,7 +101,7 @@ class _Convolving(Primitive):
         options = zip(
             shape, kernel, attrs["strides"], attrs["dilation"], reversed(attrs["autoPadding"]), attrs["lowerPad"],
             attrs["upperPad"], strict=True,
-        )  # fmt: skip
+        )
         return tuple(
             n if n < 0 else (n - 1) * s + (1 if auto else (k - 1) * d + 1 - low - high)
             for n, k, s, d, auto, low, high in options
@@ -250,7 +250,7 @@ def _xla_convolution(x: Array, w: Array, windows: Sequence[Window], groups: int 
     return lax.conv_general_dilated(
         materialized(x), _window_first(w), [k.stride for k in windows], padding,
         rhs_dilation=[k.dilation for k in windows], dimension_numbers=_dimensions(x.ndim), feature_group_count=groups,
-    )  # fmt: skip
+    )
 
 
 def _grouped(x: Array, w: Array, windows: Sequence[Window], groups: int) -> Array:
@@ -305,7 +305,7 @@ def _transposed(x: Array, w: Array, windows: Sequence[Window]) -> Array:
         x, _window_first(jnp.flip(w.swapaxes(0, 1), range(2, w.ndim))), [1] * len(windows), padding,
         lhs_dilation=[k.stride for k in windows], rhs_dilation=[k.dilation for k in windows],
         dimension_numbers=_dimensions(x.ndim),
-    )  # fmt: skip
+    )
 
 
 @primitive("ConvolutionSequenceShape", 97)

@@ -45,7 +45,7 @@ class BatchNormalization(Primitive):
     attributes = {
         "spatial": Bool, "normalizationTimeConstant": Double(0.0), "blendTimeConstant": Double(0.0),
         "epsilon": Double(1e-5), "useCuDNNEngine": Bool(False), "disableRegularization": Bool(False),
-    }  # fmt: skip
+    }
     packed = True
     running_operands = slice(3, None)
     dtype_operands = slice(0, 1)  # half precision comes with float32 parameters

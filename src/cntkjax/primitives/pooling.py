@@ -82,7 +82,7 @@ class Pooling(Primitive):
         "poolingType": Size(MAX), "poolingWindowShape": ShapeOf, "strides": ShapeOf((1,)),
         "autoPadding": Bool.vector([False]), "lowerPad": ShapeOf((0,)), "upperPad": ShapeOf((0,)),
         "ceilOutDim": Bool(False), "includePad": Bool(False),
-    }  # fmt: skip
+    }
     packed = True
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
@@ -209,7 +209,7 @@ class Unpooling(Primitive):
     attributes = {
         "poolingType": Size(MAX), "unpoolingWindowShape": ShapeOf, "strides": ShapeOf((1,)),
         "autoPadding": Bool.vector([False]), "lowerPad": ShapeOf((0,)), "upperPad": ShapeOf((0,)),
-    }  # fmt: skip
+    }
     packed = True
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:

@@ -187,7 +187,7 @@ _SQUARES = op("Reshape", op("ElementTimes", "x", "x"), newShape=(1, -1))
 _NEIGHBOURS = op("Reshape", op(
     "Convolution", "kernel", _SQUARES,
     strides=(1,) * 4, autoPadding=[True] * 4, dilation=(1,) * 4, transpose=False, groups=1,
-), newShape=(-1,))  # fmt: skip
+), newShape=(-1,))
 _BASE = op("Plus", "bias", _NEIGHBOURS)
 _NORMALIZED = op("ElementTimes", "x", op("Reciprocal", op("Exp", op("ElementTimes", "beta", op("Log", _BASE)))))
 

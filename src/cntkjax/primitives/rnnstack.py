@@ -45,7 +45,7 @@ def _plain(activation: Callable[[Any], Any]) -> Step:
 CELLS: dict[str, tuple[int, int, Step]] = {
     "lstm": (4, 2, _lstm), "gru": (3, 1, _gru),
     "rnnTanh": (1, 1, _plain(jnp.tanh)), "rnnReLU": (1, 1, _plain(jax.nn.relu)),
-}  # fmt: skip
+}
 
 
 @primitive("OptimizedRNNStack", 49)
@@ -63,7 +63,7 @@ class OptimizedRNNStack(Primitive):
 
     attributes = {
         "hiddenSize": Size, "numLayers": Size, "bidirectional": Bool(False), "recurrentOp": String("lstm")
-    }  # fmt: skip
+    }
     packed = True
 
     def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:

@@ -29,7 +29,7 @@ def _log(x: float) -> float:
 FUNCTIONS: Mapping[str, Callable[..., float]] = {
     "sizeof": lambda size: size, "log": _log, "exp": math.exp, "sqrt": math.sqrt, "min": min, "max": max, "abs": abs,
     "floor": math.floor, "ceil": math.ceil,
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -311,4 +311,4 @@ class _Expression:
 _parsers: Mapping[Kind, Callable[[Key, Raw, Scope], Value]] = {
     Kind.TEXT: _text, Kind.CHOICE: _choice, Kind.FLAG: _flag, Kind.INTEGER: _number, Kind.NUMBER: _number,
     Kind.INTEGERS: _schedule, Kind.NUMBERS: _schedule,
-}  # fmt: skip
+}

@@ -92,7 +92,7 @@ def set_rate(trainer: Trainer, rate: float) -> None:
 def set_momentum(trainer: Trainer, constant: float, steps: int | None = None) -> None:
     """Set the time constant of all learners' momentum from now on, in samples of the loss.
 
-    `steps`: set the momentum of the next minibatch, which has so many time steps, whatever the loss counts.
+    `steps`: set the momentum of the next minibatch, which has this many time steps, whatever the loss counts.
     """
     momentum = momentum_per_sample(constant)
     for learner in trainer.parameter_learners:

@@ -27,7 +27,7 @@ _ANNEALING = 0.5  # the factor from epoch to epoch in short trainings, once the 
 _GOLDEN = 0.618  # the factor between rates that are tried for a sufficient one
 _NO_RATE = 1e-30  # per sample: a step is taken, but changes nothing
 _DIVERGED = 0.5  # a trial ends at a loss by this fraction above that of the baseline
-_SPREAD = 2  # and by so many standard deviations of minibatches, where its own loss before is not known
+_SPREAD = 2  # and by this many standard deviations of minibatches, where its own loss before is not known
 _TOLERANCE = 0.1  # a loss by this fraction above the baseline's is sufficient
 
 
@@ -115,7 +115,7 @@ class _Search:
         return self._first * 10.0**place
 
     def can_afford(self, minibatches: int = 0) -> bool:
-        """Whether there are so many minibatches left, or what another trial needs."""
+        """Whether there are this many minibatches left, or what another trial needs."""
         needed = minibatches or self._length + self._judges // JOINED
         return self._trials.spent + needed <= self._end
 

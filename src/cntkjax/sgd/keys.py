@@ -82,7 +82,7 @@ KEYS: tuple[Key, ...] = (
          "given, or the only node with the operation of a loss", "`model.find_by_name(name)`"),
     _key("evalCriterionNodeName", Kind.TEXT, None, "name of the node that is reported as metric",
          "`model.find_by_name(name)`"),
-    _key("maxEpochs", Kind.INTEGER, None, "training ends after so many epochs; has to be given",
+    _key("maxEpochs", Kind.INTEGER, None, "training ends after this many epochs; has to be given",
          "`training_session(max_samples=maxEpochs * epochSize)`", least=1),
     _key("epochSize", Kind.INTEGER, "0", "samples in an epoch; 0: one sweep over the data",
          "`epoch_size=` of schedules and sessions", least=0),
@@ -135,7 +135,7 @@ KEYS: tuple[Key, ...] = (
          "of training; besides, a fifth of the whole training", "", AUTO, least=1),
     _key("numPrevLearnRates", Kind.INTEGER, "5", "searchBeforeEpoch: how many previous rates set the range of the "
          "search", "", AUTO, least=1),
-    _key("numBestSearchEpoch", Kind.INTEGER, "1", "searchBeforeEpoch: in so many epochs the best rate is searched, "
+    _key("numBestSearchEpoch", Kind.INTEGER, "1", "searchBeforeEpoch: in this many epochs the best rate is searched, "
          "then a sufficient one", "", AUTO, least=0),
     _key("minibatchSizeTuningFrequency", Kind.INTEGER, "1", "autoAdjustMinibatch: epochs between searches", "", AUTO,
          least=1),
@@ -203,7 +203,7 @@ KEYS: tuple[Key, ...] = (
     _key("gradientCheck", Kind.FLAG, "false", "before each epoch compare gradients with finite differences on a "
          "minibatch; an error if they differ"),
     _key("sigFigs", Kind.INTEGER, "6", "gradientCheck: the significant digits in which they agree", "", least=1),
-)  # fmt: skip
+)
 
 BY_ID = {key.id: key for key in KEYS}
 

@@ -117,7 +117,7 @@ class Settings:
         known = {
             "infinity": math.inf, "inf": math.inf, "#workers": number, "workers": number, **_BYTES,
             "precision": _BYTES.get(name, 4.0),
-        }  # fmt: skip
+        }
 
         def number_of(name: str) -> float:
             near = (key.section, key.section[:-1], ())

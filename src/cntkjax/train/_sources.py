@@ -19,7 +19,7 @@ Criterion = Function | Variable | Sequence[Function | Variable | None]  # the lo
 class Reader(Protocol):
     """What a training session needs of a minibatch source; `MinibatchSource` and users' classes provide it.
 
-    `next_minibatch` returns {stream: data} of at most about so many samples; nothing at the end of the data.
+    `next_minibatch` returns {stream: data} of at most about this many samples; nothing at the end of the data.
     """
 
     @property

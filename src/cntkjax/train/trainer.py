@@ -411,8 +411,8 @@ class Trainer(TrainerCore, Evaluator):
 
     Beyond CNTK:
 
-    `accumulate`: learners take a step only every so many minibatches, on the sum of their gradients, as if they were
-    one minibatch. Their counters do not change between steps.
+    `accumulate`: the number of minibatches after which learners take a step, on the sum of their gradients, as if they
+    were one minibatch. Their counters do not change between steps.
     `precision`: 'bfloat16' or 'float16' for the type in which products with weights are computed. Parameters and all
     other computations stay in single precision. With float16 the loss is scaled so that small gradients are not lost,
     and a step whose gradients overflow is skipped.

@@ -50,7 +50,7 @@ def page(content: Json) -> str:
     return _PAGE.format(
         policy=f"script-src {scripts}; style-src {_hash(style)}", title=html.escape(content["title"]), style=style,
         body=_asset("viewer.html"), model=_escaped(content), layout=layout, program=program,
-    )  # fmt: skip
+    )
 
 
 def _hash(text: str) -> str:

@@ -13,7 +13,7 @@ from cntkjax.contrib.crosstalk.crosstalk_cntk import CNTKCrosstalk, DictParamete
 
 LSTM = RnnAttr(bidirectional=True, op_type="lstm", input_dim=2, hidden_dim=2, forget_bias=0.0)
 ARGS = RnnArgs(*(start + np.arange(8.0 * rows).reshape((rows, 8) if rows > 1 else 8) for start, rows in
-                 ((0, 2), (100, 2), (200, 1), (300, 2), (400, 2), (500, 1))))  # fmt: skip
+                 ((0, 2), (100, 2), (200, 1), (300, 2), (400, 2), (500, 1))))
 
 
 @pytest.fixture

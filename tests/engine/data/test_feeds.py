@@ -156,7 +156,7 @@ class TestOneHotOfSeveralAxes:
         (C.Value.one_hot([[0, 1, 2, 1], [2, 2, 2, 2]], 3), [FIRST, SECOND]),
         (C.Value.one_hot([[0, 1, 2, 1], [2, 2, 2, 2]], (4, 3)), [FIRST, SECOND]),
         (ROWS, [FIRST]), ([ROWS], [FIRST]), ([ROWS, csr_matrix(np.eye(3, dtype=np.float32)[[2] * 4])], [FIRST, SECOND]),
-    ])  # fmt: skip
+    ])
     @pytest.mark.parametrize("variable", [C.input_variable, C.sequence.input_variable])
     def test_values(self, variable, data, samples):
         x = variable((4, 3), is_sparse=True)

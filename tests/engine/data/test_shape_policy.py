@@ -168,7 +168,7 @@ def best_shapes_in_hindsight(space, stream, compilation):
 @pytest.mark.parametrize("space", [
     MinibatchSpace(), MinibatchSpace((AxisTraits(has_loop=True),)), MinibatchSpace((AxisTraits(has_loop=False),)),
     MinibatchSpace((AxisTraits(has_loop=True, one_per_row=True),)),
-], ids=["samples", "loops", "sequences", "rows"])  # fmt: skip
+], ids=["samples", "loops", "sequences", "rows"])
 @given(data=st.data())
 @settings(max_examples=40, deadline=None)
 def test_the_same_holds_for_the_shapes_of_minibatches(space, data):

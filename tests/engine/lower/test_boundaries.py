@@ -18,7 +18,7 @@ TERNARY = {"Clip": lambda h, w: (h, w, w + 1), "Select": lambda h, w: (h - w, h,
 BINARY = {
     "Plus", "Minus", "ElementTimes", "Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual", "LogPlus",
     "Pow",
-}  # fmt: skip
+}
 
 
 def apply(name, h, w):

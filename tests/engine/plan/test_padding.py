@@ -31,7 +31,7 @@ INDEPENDENT = {
     "product with a mask": C.times(unpacked_mask, 2 * steps), "without the mask's axis of size 1":
         C.reduce_sum(C.reshape(mask, (-1,)) * C.reshape(C.reduce_sum(steps, 1), (-1,))),
     "largest logarithm of softmax": C.reduce_max(C.log_softmax(C.element_select(mask, steps, -1e30), 0), 0),
-}  # fmt: skip
+}
 DEPENDENT = {
     "the array": C.combine([steps]), "the mask": C.combine([unpacked_mask]), "mean": C.reduce_mean(steps, 0),
     "maximum": C.reduce_max(steps, 0), "softmax": C.softmax(steps, 0), "sum of others": C.reduce_sum(steps + 1, 0),
@@ -42,7 +42,7 @@ DEPENDENT = {
     "a sum of products with a fixed size": C.reduce_sum(steps * np.ones((5, 1), np.float32), 0),
     "a sum of products with other sequences": C.reduce_sum(steps * C.sequence.unpack(o, 0, True), 0),
     "elements that change their step": C.reduce_sum(C.reshape(steps, (3, -1)), 1),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", [*INDEPENDENT, *DEPENDENT])

@@ -47,7 +47,7 @@ def test_a_loop_waits_for_the_last_one_of_its_group():
 @pytest.mark.parametrize("other", [
     lambda: recurrence(L.GRU(3)), lambda: recurrence(L.LSTM(5)), lambda: recurrence(L.LSTM(3, use_peepholes=True)),
     lambda: recurrence(L.LSTM(3, activation=C.relu)), lambda: recurrence(initial_state=C.parameter(3)),
-], ids=["cell", "size", "peepholes", "activation", "initial state"])  # fmt: skip
+], ids=["cell", "size", "peepholes", "activation", "initial state"])
 def test_loops_that_differ_run_by_themselves(other):
     assert groups(lambda x: C.splice(recurrence()(x), other()(x))) == [1, 1]
 

@@ -226,7 +226,7 @@ def test_of_a_small_program_that_was_compiled_its_executable_alone_stays():
     process = subprocess.run(
         [sys.executable, "-c", PROGRAMS], env=os.environ | {"CNTKJAX_CACHE_DIR": ""},  # nothing is loaded
         capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    )
     assert int(process.stdout) < 25e6  # 40 programs
 
 

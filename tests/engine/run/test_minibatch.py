@@ -63,7 +63,7 @@ def test_samples_are_counted_on_the_host():
         ([50, 1, 1], 3, [1, 1, 1]),
         ([3, 3, 0, 0], 2, [1, 3]),
     ],
-)  # fmt: skip
+)
 def test_devices_get_about_as_many_samples_each(lengths, shares, expected):
     """Not as many sequences: their shares run in one shape, which the largest decides on."""
     x = C.sequence.input_variable(1)

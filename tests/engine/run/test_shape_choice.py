@@ -22,7 +22,7 @@ from cntkjax.graph.settings import Settings
 LENGTHS = [5, 2, 3, 4, 1]
 SHAPES = {  # batch, time, rows, one sequence a row
     "tight": (5, 5, 5, True), "padded": (9, 8, 9, True), "two rows": (6, 12, 2, False), "one row": (5, 16, 1, False),
-}  # fmt: skip
+}
 x = C.sequence.input_variable(3)
 
 

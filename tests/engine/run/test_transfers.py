@@ -43,7 +43,7 @@ def sequences(**options):
 CASES = {
     "images": images, "sequences": sequences, "accumulated": lambda: sequences(accumulate=2),
     "half precision": lambda: sequences(precision="float16"),
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ ARRAYS = {
     "empty": [np.zeros((0, 3), np.float32), np.zeros(0, bool)],
     "large": [np.full((n, 100), n, np.float32) for n in (3, 400, 300, 200)],
     "not of the host": [jnp.arange(3), np.arange(2)],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("double", [False, True], ids=["single", "double"])

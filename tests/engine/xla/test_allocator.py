@@ -43,7 +43,7 @@ def test_glibc_is_left_alone_where_a_gpu_computes():
             capture_output=True, text=True, check=True,
         ).stdout.strip()
         for platforms in ("cuda,cpu", "cpu")
-    }  # fmt: skip
+    }
     assert answers["cuda,cpu"] == "False"
     assert answers["cpu"] == ("True" if sys.platform.startswith("linux") else "False")
 

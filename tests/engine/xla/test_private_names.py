@@ -61,7 +61,7 @@ SOURCE = Path(private_names.__file__).read_text()
 NAMES = sorted({
     *re.findall(r"(?<=\.)_(?!_)\w+", SOURCE.partition("def c_function")[2]), "_unloaded_executable", "create_cpp_call",
     "host_callbacks", "compile_args", "kept_var_idx", "clear_all_caches", "serialize_executable",
-})  # fmt: skip
+})
 SILENT = {"_src", "clear_all_caches", "_no_kwargs"}  # the last one is for stored programs that call Python
 
 
@@ -92,7 +92,7 @@ def test_training_goes_on_without_a_private_name(name, expected, monkeypatch):
 OPTIONS = {
     **compiler.OPTIONS, **compiler.SMALL_OPTIONS, **compiler.QUICK_OPTIONS, **compiler.LARGE_SUM_OPTIONS,
     **compiler.COLLECTIVE_OPTIONS,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", OPTIONS)

@@ -66,7 +66,7 @@ def test_the_branch_of_a_condition_on_the_shape_is_taken(size: int) -> None:
         [node("Shape", ["x"], ["shape"]), node("Gather", ["shape", "zero"], ["rows"]),
          node("Equal", ["rows", "size"], ["c"]), node("If", ["c"], ["y"], **BRANCHES)],
         tensor("zero", INT64, 0), tensor("size", INT64, size),
-    ))  # fmt: skip
+    ))
 
 
 def test_conditions_on_data_are_rejected() -> None:
@@ -85,7 +85,7 @@ def halving(*extra: Any, condition: list[Any] | None = None, collected: tuple[An
     nodes = [
         node("Mul", ["s", "w"], ["scaled"], name="scaled"), node("Cast", ["i"], ["number"], to=FLOAT),
         node("Add", ["scaled", "number"], ["next"]), *(condition or [node("Identity", ["goes_on"], ["on"])]), *extra,
-    ]  # fmt: skip
+    ]
     outputs = [("on", BOOL, []), ("next", FLOAT, None), *collected]
     return graph(nodes, [*STEP, ("s", FLOAT, None)], outputs, tensor("w", FLOAT, 0.5, 0.25, 2.0))
 
@@ -98,7 +98,7 @@ def test_a_loop_is_unrolled_and_its_iterations_share_weights(count: int) -> None
 
 def test_values_of_all_iterations_are_stacked() -> None:
     body = halving(node("Neg", ["next"], ["negative"]), node("Mul", ["i", "i"], ["square"]),
-                   collected=(("negative", FLOAT, None), ("square", INT64, [])))  # fmt: skip
+                   collected=(("negative", FLOAT, None), ("square", INT64, [])))
     outputs = (("y", FLOAT, None), ("steps", FLOAT, None), ("squares", INT64, None))
     check(model([loop(body, "x", outputs=("y", "steps", "squares"))], tensor("count", INT64, 3), outputs=outputs))
 
@@ -117,7 +117,7 @@ def test_branches_and_loops_within_a_loop() -> None:
     branches = {k: branch([node(op, ["inner"], ["z"])]) for k, op in (("then_branch", "Neg"), ("else_branch", "Abs"))}
     nodes = [inner, *even, node("If", ["c"], ["next"], **branches), node("Identity", ["goes_on"], ["on"])]
     body = graph(nodes, [("i", INT64, []), ("goes_on", BOOL, []), ("s", FLOAT, None)],
-                 [("on", BOOL, []), ("next", FLOAT, None)])  # fmt: skip
+                 [("on", BOOL, []), ("next", FLOAT, None)])
     rename = {"i": "j", "goes_on": "still", "on": "still_on", "next": "t", "s": "r"}
     _rename(inner.attribute[0].g, rename)
     check(model([loop(body, "x")], tensor("count", INT64, 3), tensor("two", INT64, 2), tensor("zero", INT64, 0)))
@@ -148,7 +148,7 @@ REJECTED: dict[str, tuple[list[Any], list[Any], str]] = {
         "no iterations, so that its collected outputs would be empty",
     ),
     "another body": ([loop(halving(), "x", "x")], [tensor("count", INT64, 1)], "its body does not fit its operands"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REJECTED)

@@ -20,7 +20,7 @@ MODELS = [
     "attention_seq2seq", "bilstm_tagger", "blocks_nested", "conv_sequential", "layernorm_dropout", "layers_options",
     "lstm_classifier", "placeholder_recurrence", "pooling", "reductions", "resnet", "rnn_stack", "sequence_ops",
     "shape_ops",
-]  # fmt: skip
+]
 
 
 def entry_of(name: str) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def torch_models() -> dict[str, tuple[Any, Any, dict[int, str]]]:
         nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(8, 8, 3, stride=2, groups=2), nn.GELU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5),
         nn.Softmax(1),
-    )  # fmt: skip
+    )
     words, time = torch.randint(0, 11, (5, 2)), {0: "time", 1: "batch"}
     return {
         "cnn": (image, torch.randn(2, 3, 12, 12), {0: "batch"}),

@@ -23,7 +23,7 @@ WITHOUT = {
     "Assign", "CosDistanceWithNegativeSamples", "CustomProxyOp", "EditDistanceError", "ForwardBackward",
     "LabelsToGraph", "LambdaRank", "LatticeSequenceWithSoftmax", "NDCG", "RandomSample",
     "RandomSampleInclusionFrequency",
-}  # fmt: skip
+}
 
 
 def function_of(case: Case) -> Any:

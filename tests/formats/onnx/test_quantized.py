@@ -97,7 +97,7 @@ CASES: dict[str, tuple[Any, ...]] = {
     "a sigmoid": ("QLinearSigmoid", A, *X, F(1 / 256), U8(0)),
     "a leaky relu": ("QLinearLeakyRelu", A, *X, F(0.021), U8(30), {"alpha": 0.23}),
     "a mean over an image": ("QLinearGlobalAveragePool", IMAGE, *X, F(0.01), U8(120)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -143,7 +143,7 @@ def network(folder: Path) -> tuple[Path, np.ndarray]:
     net = C.layers.Sequential([
         C.layers.Convolution((3, 3), 4, pad=True, activation=C.relu, bias=False), C.layers.MaxPooling((2, 2), 2),
         C.layers.Convolution((2, 2), 6, activation=C.relu), C.layers.Dense(5, activation=C.relu), C.layers.Dense(3),
-    ])  # fmt: skip
+    ])
     net(x).save(folder / "float.onnx", format=C.ModelFormat.ONNX, opset=17)
     return folder / "float.onnx", numbers(16, 1, 8, 8)
 

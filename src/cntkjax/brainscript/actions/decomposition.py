@@ -77,7 +77,7 @@ def _replaced(network: Network, factors: dict[Any, Any]) -> Network:
     """The network with products in place of weights."""
     function = combine([v for v in network.nodes.values() if v.is_output]).clone(CloneMethod.share, factors)
     found: dict[str, Any] = {v.name: v for v in (*function.outputs, *function.arguments, *function.parameters,
-                                                 *function.constants)}  # fmt: skip
+                                                 *function.constants)}
     operations, inputs = dict(network.operations), dict(network.inputs)
     for product in factors.values():
         found[product.name] = product.output

@@ -99,7 +99,7 @@ class Writer:
         """A part with its fields replaced."""
         dimensions = " ".join(map(str, [*reversed(shape), size[0]]))
         fields = {"s": self._name, "n": str(self._number), "d": str(self._number), "k": str(self._number),
-                  "x": dimensions, "%": "%"}  # fmt: skip
+                  "x": dimensions, "%": "%"}
         return _FIELDS.sub(lambda match: fields[match[1]], text)
 
 

@@ -34,7 +34,7 @@ def graph(network: Network) -> Iterator[str]:
     yield f" node [ shape = diamond, color = brown, style = bold ] ;  {_quoted(roles['label'])} ; "
     yield f" node [ shape = doublecircle , color =  red , fillcolor = white  ]; {_quoted(roles['criterion'])} ; "
     yield (' node [ shape = box    , color = black, style = "dashed, filled",  fillcolor= limegreen ] ;'
-           f"{_quoted(precomputed)} ; ")  # fmt: skip
+           f"{_quoted(precomputed)} ; ")
     yield "   node [ shape = ellipse, color = blue, fillcolor = white, style = solid ];  "
     yield " "
     yield "// add labels and operation name"

@@ -22,7 +22,7 @@ from .write import write
 ACTIONS: Mapping[str, Callable[[Command], None]] = {
     "train": train, "trainRNN": train, "test": test, "eval": test, "devtest": test, "cv": cross_validate,
     "write": write, "edit": edit, "dumpNode": dump_nodes, "SVD": decompose, "plot": plot,
-}  # fmt: skip
+}
 _UNSUPPORTED = ("adapt", "convertdbn", "doEncoderDecoder", "testUnroll", "trainEncoderDecoder", "bnstat")
 
 

@@ -102,6 +102,6 @@ def _color(block: Block) -> Any:
 _TRANSFORMS: dict[str, Callable[[Block], list[Any]]] = {
     "Crop": lambda block: [_crop(block)], "Scale": lambda block: [_scale(block)], "Mean": _mean,
     "Color": lambda block: [_color(block)], "Transpose": lambda block: [], "Cast": lambda block: [],
-}  # fmt: skip
+}
 
 __all__ = ["base64_deserializer", "image_deserializer", "image_reader"]

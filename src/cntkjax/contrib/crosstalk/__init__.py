@@ -191,7 +191,7 @@ class Crosstalk:
     def compare(
         self, name: str, compare_name: str | None = None, rtol: float = 1e-5, atol: float = 1e-8,
         equal_nan: bool = False,
-    ) -> bool:  # fmt: skip
+    ) -> bool:
         """Whether a variable is close to the value in a file.
 
         Args:
@@ -261,7 +261,7 @@ def _close(actual: Raw, expected: Raw, rtol: float, atol: float, equal_nan: bool
         return bool(np.isclose(actual, expected, *tolerance).all())
     if type(actual) is not type(expected) or len(actual) != len(expected):
         raise ValueError(f"mismatch length or type: {type(actual).__name__} of {len(actual)} and "
-                         f"{type(expected).__name__} of {len(expected)} values")  # fmt: skip
+                         f"{type(expected).__name__} of {len(expected)} values")
     if isinstance(actual, list):
         pairs = list(zip(actual, expected, strict=True))
     elif actual.keys() != expected.keys():

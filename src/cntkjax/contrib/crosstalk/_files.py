@@ -21,7 +21,7 @@ _ALLOWED = {
     ("numpy", "dtype"): "dtype",
     ("collections", "OrderedDict"): "OrderedDict",
     ("_codecs", "encode"): "encode",  # bytes, in the protocols that Python 2 writes
-}  # fmt: skip
+}
 _PACKAGES = "cntk.contrib.crosstalk", __package__
 
 

@@ -117,7 +117,7 @@ def _conv2d_getter(f: Function, attr: Conv2DAttr) -> Conv2DArgs:
     weights = W.value
     return Conv2DArgs(
         weights[:, 0] if weights.shape[1] == 1 else weights, None if b is None else b.value.reshape(-1)
-    )  # fmt: skip
+    )
 
 
 def _conv2d_setter(f: Function, raw_value: Conv2DArgs, attr: Conv2DAttr) -> None:

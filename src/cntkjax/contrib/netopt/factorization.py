@@ -58,7 +58,7 @@ def factor_dense(
         return (
             block.op_name == "Dense" and len(block.W.shape) == 2
             and (filter_function is None or filter_function(block))
-        )  # fmt: skip
+        )
 
     def factored(block: Function) -> Function:
         W = block.W
@@ -73,7 +73,7 @@ def factor_dense(
         inside = convert(
             ops.as_composite(block.block_root).clone("share", placeholders), lambda f: f.op_name == "Times",
             lambda f: ops.times(ops.times(f.inputs[0], first), second),
-        )  # fmt: skip
+        )
         pairs = [(placeholders[argument], operand) for argument, operand in block.block_arguments_mapping]
         return ops.as_block(inside, pairs, "DenseFactored", block.name)
 

@@ -90,7 +90,7 @@ def _binary(convolution: Function) -> Function:
     return _convolution(
         kernel, x, "BinaryConvolution", auto_padding=attributes["autoPadding"][::-1], strides=attributes["strides"],
         dilation=attributes["dilation"], groups=attributes["groups"],
-    )  # fmt: skip
+    )
 
 
 def _convolution(kernel: Value, x: GraphVariable | Function, op_name: str, **options: Any) -> Function:

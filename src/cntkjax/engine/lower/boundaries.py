@@ -32,7 +32,7 @@ _ENCLOSED = 256  # operations, at most, between a value and the one in which all
 _EXPENSIVE = frozenset({
     "cbrt", "cos", "div", "exp", "exp2", "expm1", "log", "log1p", "logistic", "pow", "rem", "rsqrt", "sin", "sqrt",
     "tanh",
-})  # fmt: skip
+})
 # Kernels of their own, or several: they read values that are stored, and store what they compute.
 _KERNELS = frozenset({
     "argmax", "argmin", "checkpoint", "cond", "conv_general_dilated", "cumlogsumexp", "cummax", "cummin", "cumprod",
@@ -41,12 +41,12 @@ _KERNELS = frozenset({
     "reduce_sum", "reduce_window", "reduce_window_max", "reduce_window_min", "reduce_window_sum", "remat2", "scan",
     "scatter", "scatter-add", "scatter_add", "scatter_max", "scatter_min", "scatter_mul", "select_and_gather_add",
     "select_and_scatter_add", "shard_map", "sort", "threefry2x32", "top_k", "while",
-})  # fmt: skip
-# XLA composes these of so many operations.
+})
+# XLA composes these of this many operations.
 _COMPOSED = {
     "acos": 12, "acosh": 25, "asin": 12, "asinh": 25, "atan": 25, "atan2": 25, "atanh": 25, "cosh": 12, "digamma": 100,
     "erf": 25, "erf_inv": 40, "erfc": 60, "integer_pow": 4, "lgamma": 100, "sinh": 30, "tan": 12,
-}  # fmt: skip
+}
 _MOST_COMPOSED = max(_COMPOSED.values())
 
 

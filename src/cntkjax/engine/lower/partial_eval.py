@@ -26,13 +26,13 @@ VIEWS = {"broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose"}
 CHEAP = VIEWS | {
     "add", "add_any", "sub", "mul", "neg", "max", "min", "integer_pow", "square", "one_minus_square", "sign", "eq",
     "ne", "lt", "le", "gt", "ge", "and", "or", "not", "select_n", "convert_element_type", "iota", "slice", "copy",
-}  # fmt: skip
+}
 # Others are, too, if their operands are smaller than the result by this factor.
 NARROW = 4
 ELEMENTWISE = CHEAP | {
     "exp", "log", "log1p", "div", "logistic", "tanh", "sqrt", "rsqrt", "round", "abs", "clamp", "pow", "expm1", "sin",
     "cos", "bitcast_convert_type", "shift_left", "shift_right_arithmetic",
-}  # fmt: skip
+}
 # From which, and from what is stacked anyway, gradients of invariants are computed after the loop.
 DEFERRED = ELEMENTWISE | {"reduce_sum"}
 

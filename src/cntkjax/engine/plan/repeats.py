@@ -21,7 +21,7 @@ from .structure import describing, node_structure
 LEAST_PIECES, LEAST_NODES = 8, 64  # what is smaller compiles as fast as it is
 MOST_STACKED = 1 << 14  # elements of leaves that each piece has of its own, as these are copied in each run
 _COMPARED = 3  # how many nodes are compared, one below the other, to find those that may be a chain
-_WORK, _FEWEST_CHAINS = 10_000, 8  # nodes that are visited while chains are tried; but so many are tried
+_WORK, _FEWEST_CHAINS = 10_000, 8  # nodes that are visited while chains are tried; this many are tried
 
 Output: TypeAlias = tuple[int, int]  # the place of a node in its piece, the number of an output
 Place: TypeAlias = Mapping[Part, tuple[int, int]]  # the piece of a part, and its place there

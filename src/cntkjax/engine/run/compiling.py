@@ -148,7 +148,7 @@ class Compiler:
         prepared = Executable(
             function or self.jitted, executable.seconds, is_stored, partial(needs, executable.compiled),
             allowance=Allowance.of(executable.runs),
-        )  # fmt: skip
+        )
         self.computation.compiled(inputs, prepared)
         return prepared
 

@@ -201,7 +201,7 @@ class DonatingFunction:
         self._executables = Executables(
             lambda *arguments: captured(function(*arguments)),
             computation=Computation(description, lambda inputs: "an update"), donate_argnums=0,
-        )  # fmt: skip
+        )
 
     def __call__(self, outputs: Captures, key: Hashable, donated: PyTree, *arguments: PyTree) -> None:
         """Append a function that returns what the function returns. `key` decides on the shapes of the arguments."""

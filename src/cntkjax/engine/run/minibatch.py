@@ -108,7 +108,7 @@ class MinibatchPacker:
 
         `memory`: what delays carry over from the previous minibatch. `variant`: what decides on the computation besides
         the shapes of arguments. `in_background`: a better shape is not used yet, but becomes the `alternative`.
-        `shares`: the minibatch is divided, by sequences, into so many of the same shapes; there are as many sequences,
+        `shares`: into how many minibatches of the same shapes it is divided, by sequences; there are as many sequences,
         and none is a piece of a longer one. `agree`: learns the sizes of other workers' minibatches, so that all can
         have one shape.
         Errors: BatchSizeError for different numbers of sequences or samples; AxisError or ShapeError for sequences

@@ -98,7 +98,7 @@ class Program:
         self.executables = Executables(
             self._trace, plan.is_double, quick_start, computation,
             donate_argnums=donated, static_argnames="sizes", compiler_options=compiler_options() | large_sum_options(),
-        )  # fmt: skip
+        )
 
     def over(self, devices: Devices, body: Body) -> Program:
         """The program of another body that runs on several devices, and donates; both choose shapes together.
@@ -113,7 +113,7 @@ class Program:
         program.executables = Executables(
             devices.over(program._trace), self.plan.is_double, computation=computation,
             communicates=devices.count > 1, donate_argnums=0, compiler_options=compiler_options() | large_sum_options(),
-        )  # fmt: skip
+        )
         return program
 
     @storing_values(True)

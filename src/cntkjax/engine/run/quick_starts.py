@@ -11,7 +11,7 @@ QUICK_ELEMENTS = 200_000_000
 
 
 def affordable_runs(elements: int) -> int:
-    """How often a program that computes so many elements may run if it was compiled quickly; 0: not worth it."""
+    """How often a program that computes this many elements may run if it was compiled quickly; 0: not worth it."""
     return QUICK_ELEMENTS // max(1, elements)
 
 

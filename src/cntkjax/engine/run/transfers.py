@@ -53,7 +53,7 @@ class _Piece(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """How the leaves of a tree are sent: as pieces of so many words, or, where there is None, whole.
+    """How the leaves of a tree are sent: as pieces of this many words, or, where there is None, whole.
 
     `large`: the number of leaves that are arrays of the host, but are sent whole.
     """

@@ -37,7 +37,7 @@ class StepLearner(Protocol):
         """Turns gradients into updates; its links receive ``hyper`` as a keyword."""
 
     def hyper(self, sample_count: int, flagged: bool = False) -> Mapping[str, np.ndarray | np.generic] | None:
-        """The scalars of a step on so many samples, under the same names for each; None if the step is skipped.
+        """The scalars of a step on this many samples, under the same names for each; None if the step is skipped.
 
         `flagged`: never None; "learns" is 1 or, if the step is skipped, 0.
         """

@@ -43,7 +43,7 @@ class TrainingState:
         self.cells: list[Cell[Any]] = [
             *map(cell_of, dict.fromkeys([*plan.leaves, *trained])), *(learner.optax_cell for learner in learners),
             *memory.cells, pending,
-        ]  # fmt: skip
+        ]
         self._runs_python = any(learner.runs_python for learner in learners)
 
     def trained(self, learns: bool = True) -> TrainedState:

@@ -58,7 +58,7 @@ class StepOutputs(NamedTuple):
 class StepBody:
     """The bodies of the programs of a step, which are of the same plan.
 
-    `num_criteria`: so many outputs of the plan, the first ones, are criteria. `parameters`: those of each learner.
+    `num_criteria`: this many outputs of the plan, the first ones, are criteria. `parameters`: those of each learner.
     `transforms`: the learners'.
     """
 

@@ -42,7 +42,7 @@ class Way(Protocol):
     agreement: Agreement
 
     def counts(self, samples: int) -> Counts:
-        """What is reported, and what learners learn from, if this worker contributes gradients of so many samples."""
+        """What is reported, and what learners learn from, if this worker contributes gradients of this many samples."""
 
     def hypers(self, counts: Counts) -> list[Hyperparameters | None]:
         """The scalars of the learners' steps; None for one that makes no update."""

@@ -158,7 +158,7 @@ def _gigabytes(text: str | None) -> float:
         warnings.warn(
             f"CNTKJAX_CACHE_GB={text!r} is no number of gigabytes; it is taken as {_DEFAULT_GIGABYTES}",
             RuntimeWarning, stacklevel=2,
-        )  # fmt: skip
+        )
     return _DEFAULT_GIGABYTES
 
 
@@ -186,7 +186,7 @@ def _warn(reason: str) -> None:
         f"compiled programs are not stored for later processes: {reason}. Fix: set CNTKJAX_CACHE_DIR to a private "
         "folder, or to '' for none",
         RuntimeWarning, stacklevel=2,
-    )  # fmt: skip
+    )
 
 
 __all__ = ["Store", "Usage", "store"]

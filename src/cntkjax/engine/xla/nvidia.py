@@ -58,7 +58,7 @@ def warn_of_unused_gpus() -> None:
         warnings.warn(
             f"this machine has {', '.join(names)}, but programs run on the CPU. {text}; or set JAX_PLATFORMS=cpu",
             RuntimeWarning, stacklevel=2,
-        )  # fmt: skip
+        )
 
 
 __all__ = ["INSTALL", "advice", "gpus", "warn_of_unused_gpus"]

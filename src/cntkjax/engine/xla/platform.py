@@ -58,10 +58,10 @@ class Lowering:
     `matmul_sums`: sums over leading axes of long rows as products with ones; XLA:CPU sums column by column, 4.5 ms for
     [32, 32768] instead of 0.16. GPUs have kernels for it.
 
-    `message_bytes`, `messages`: gradients of up to so many bytes travel between devices as one message, but all of them
-    as so many at least. On a CPU, where nothing else runs meanwhile, few messages are best. On a GPU they are on their
-    way while the backward pass computes others. `local_message_bytes`: the same between devices of one process. On a
-    CPU a message costs nothing there, and joining copies: with 2^24 FCN5 takes two devices 249 ms instead of 208.
+    `message_bytes`, `messages`: the most bytes of gradients that travel between devices as one message, and the fewest
+    messages for all of them. On a CPU, where nothing else runs meanwhile, few messages are best. On a GPU they are on
+    their way while the backward pass computes others. `local_message_bytes`: the same between devices of one process.
+    On a CPU a message costs nothing there, and joining copies: with 2^24 FCN5 takes two devices 249 ms instead of 208.
 
     `exchanged_pairs`: two devices of a process send each other their gradients, and both add them, instead of an
     all-reduce. That is as many bytes; for 55 MB it takes two devices of a CPU 12 ms with the addition, an all-reduce
@@ -79,7 +79,7 @@ class Lowering:
     `joined_siblings`: the updates of parameters of one shape, and those of scalars, are one kernel instead of one each
     (`sibling_kernels.py`): 822 kernels instead of 1,018 in ResNet-56. On a CPU a kernel costs next to nothing.
 
-    `compared_indices`: so many looked-up rows of an embedding, or fewer, are made distinct by comparing all pairs, in
+    `compared_indices`: this many looked-up rows of an embedding, or fewer, are made distinct by comparing all pairs, in
     three kernels; sorting takes ten. At this limit these are 67 million comparisons, which take a CPU longer than
     sorting.
 
@@ -126,7 +126,7 @@ LOWERINGS = {
         exchanged_pairs=False, joined_siblings=True, separate_products=True, joined_products=True,
         deferred_elements=1 << 24, compared_indices=1 << 13, step_cost=256,
     ),
-}  # fmt: skip
+}
 
 _forced: ContextVar[str | None] = ContextVar("platform", default=None)
 

@@ -57,7 +57,7 @@ def _warn_unless_all(found: Available) -> None:
             f"cntkjax does not know how jax {jax.__version__} does some things inside: "
             f"{'; '.join(text for text, works in slower.items() if not works)}. Results are the same. "
             "Fix: upgrade cntkjax, or install an earlier jax", RuntimeWarning, stacklevel=2,
-        )  # fmt: skip
+        )
 
 
 def _compiled() -> jax.stages.Compiled:
@@ -121,7 +121,7 @@ def serialized(compiled: jax.stages.Compiled) -> bytes:
         places = replace(described, host_callbacks=[None] * len(described.host_callbacks))
         compiled = jax.stages.Compiled(
             places.load(), compiled._params.const_args, compiled.args_info, compiled.out_tree, compiled._no_kwargs
-        )  # fmt: skip
+        )
     from jax.experimental import serialize_executable
 
     return serialize_executable.serialize(compiled)[0]
@@ -160,7 +160,7 @@ def _unpickler() -> Any:
             if pid[0] == "exec" and self.called:
                 return self.backend.deserialize_executable(
                     pid[1], executable_devices=self.execution_devices, host_callbacks=list(self.called)
-                )  # fmt: skip
+                )
             return super().persistent_load(pid)
 
         def find_class(self, module: str, name: str) -> Any:

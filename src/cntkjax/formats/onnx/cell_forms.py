@@ -38,4 +38,4 @@ CELLS = {
                      variants=({"use_peepholes": False}, {"use_peepholes": True})),
     "GRU": CellForm("GRU", layers.GRU, "zrh", "zrh", (1, 1), ("H", "H1"), attributes={"linear_before_reset": 0}),
     "RNNStep": CellForm("RNN", layers.RNNStep, "h", "h", (0, 1)),
-}  # fmt: skip
+}

@@ -108,7 +108,7 @@ class ApiSetup:
             y = ops.convolution(
                 filters, _padded(x, params.pad), params.stride, auto_padding=[False, params.auto_pad, params.auto_pad],
                 dilation=[1, *params.dilation], groups=params.group,
-            )  # fmt: skip
+            )
             return y if bias is None else y + bias
 
         return convolution(inputs[0])
@@ -133,7 +133,7 @@ class ApiSetup:
                     params.stride, auto_padding=[False], dilation=params.dilation,
                 )
                 for group in range(groups)
-            ]  # fmt: skip
+            ]
             y = parts[0] if groups == 1 else ops.splice(*parts, axis=0)
             for axis, pad in enumerate(params.pad, 1):
                 y = ops.slice(y, axis, pad, -pad) if pad else y
@@ -166,13 +166,13 @@ class ApiSetup:
             "scale": rest[1] if len(rest) > 1 else np.ones_like(mean),
             "bias": rest[2] if len(rest) > 2 else np.zeros_like(mean),
             "mean": mean * share, "var": variance * share,
-        }  # fmt: skip
+        }
         p = {kind: Parameter(init=array, name=f"{name}.{kind}") for kind, array in values.items()}
         return ops.batch_normalization(
             inputs[0], p["scale"], p["bias"], p["mean"], p["var"], running_count=Constant(0), spatial=True,
             normalization_time_constant=_TIME_CONSTANT, epsilon=cntk_layer.parameters.epsilon,
             use_cudnn_engine=False, name=name,
-        )  # fmt: skip
+        )
 
     @staticmethod
     def relu(cntk_layer: CntkLayersDefinition, inputs: Sequence[Any]) -> Function:
@@ -246,7 +246,7 @@ class ApiSetup:
             return ops.alias(x * ops.pow(params.k + params.alpha * mean, -params.beta), cntk_layer.op_name)
         return BlockApiSetup.lrn(
             params.k, (params.kernel_size + 1) // 2, params.alpha, params.beta, cntk_layer.op_name
-        )(x)  # fmt: skip
+        )(x)
 
     @staticmethod
     def splice(cntk_layer: CntkLayersDefinition, inputs: Sequence[Any]) -> Function:
@@ -343,7 +343,7 @@ def _padded(x: Value, pad: Sequence[int], value: float = 0) -> Value:
 
 
 def _channels(x: Value | Parameter, group: int, groups: int, channels: int) -> Value | Parameter:
-    """One of so many equal groups of channels."""
+    """One of several equal groups of channels."""
     size = channels // groups
     return x if groups == 1 else ops.slice(x, 0, group * size, (group + 1) * size)
 

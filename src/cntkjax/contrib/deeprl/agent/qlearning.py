@@ -50,7 +50,7 @@ class QLearning(AgentBaseClass):
             self._q.parameters, learners.learning_parameter_schedule(settings.initial_eta),
             learners.momentum_schedule(settings.momentum),
             gradient_clipping_threshold_per_sample=settings.gradient_clipping_threshold,
-        )  # fmt: skip
+        )
         self._trainer = Trainer(self._q, loss, learner)
         self._replay_memory = ReplayMemory(settings.replay_memory_capacity, settings.use_prioritized_replay)
 

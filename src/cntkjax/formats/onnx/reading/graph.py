@@ -235,7 +235,7 @@ class Reader:
         return Reader(self.opset, self.name, self.folder, self.from_cntk, self)
 
     def count_unrolled(self, nodes: int, where: str) -> None:
-        """Count one iteration of a loop of so many nodes. Errors: FormatError for too many in the file."""
+        """Count one iteration of a loop of this many nodes. Errors: FormatError for too many in the file."""
         self.outermost.unrolled += max(nodes, 1)
         if self.outermost.unrolled > MAX_UNROLLED:
             raise FormatError(f"{where}: loops of more than {MAX_UNROLLED} nodes in all their iterations", UNSUPPORTED)

@@ -126,7 +126,7 @@ def write_cell(w: Writer, cell: Cell, resolve: Callable[[Variable], Variable]) -
     y = w.node(
         form.op, inputs, hidden_size=size, direction="reverse" if delays[0].primitive.delay > 0 else "forward",
         activations=form.activations(cell.activation), **form.attributes,
-    )  # fmt: skip
+    )
     return w.reshape(y, 0, OPEN, size)  # drops the axis of directions; CNTK 2.7 reads no Squeeze here
 
 

@@ -52,7 +52,7 @@ def _convolution(w: Writer, node: Function, kernel: str, x: str) -> str:
     spatial: dict[str, Any] = {
         "kernel_shape": [v.size for v in spatial_windows], "strides": [v.stride for v in spatial_windows],
         "dilations": [v.dilation for v in spatial_windows],
-    }  # fmt: skip
+    }
     spatial |= _pads(node, spatial_windows, auto_padded)
     if any(p < 0 for p in spatial.get("pads", ())) and not a["transpose"]:
         samples, spatial["pads"] = _trimmed(w, samples, spatial["pads"])
@@ -264,6 +264,6 @@ def _image_scaler(w: Writer, node: Function, x: str) -> str:
     lead, n = w.lead(source), source.shape[0]
     operands = [w.array(np.asarray(v, source.dtype)) for v in (
         np.full(n, float(a["Scaler"])), a["Biases"], np.zeros(n), np.ones(n)
-    )]  # fmt: skip
+    )]
     output = w.node("BatchNormalization", [w.flatten_lead(x, lead, source.shape), *operands], epsilon=0.0)
     return w.unflatten_lead(output, lead, x)

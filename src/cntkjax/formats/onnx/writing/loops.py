@@ -91,7 +91,7 @@ class ScanWriter:
             "Scan", [*self.initial, *(w.tensor(v) for v in self.sequences)], len(self.results), body=graph,
             num_scan_inputs=len(self.sequences), scan_input_directions=[direction] * len(self.sequences),
             scan_output_directions=[direction] * outputs,
-        )  # fmt: skip
+        )
         return tensors[len(self.initial) :]
 
     def _name_outputs(self, outputs: Sequence[Variable], tensors: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ from .table import writes, writes_block
 _REDUCTIONS = {
     "Sum": "ReduceSum", "Mean": "ReduceMean", "Max": "ReduceMax", "Min": "ReduceMin", "Prod": "ReduceProd",
     "LogSum": "ReduceLogSumExp", "Argmax": "ArgMax", "Argmin": "ArgMin",
-}  # fmt: skip
+}
 
 
 def _axes(attributes: dict[str, Any]) -> list[Axis]:

@@ -37,7 +37,7 @@ _INPUTS = ("Input", "Data", "ImageData", "HDF5Data", "MemoryData", "DummyData", 
 _SKIPPED = (
     "Accuracy", "ArgMax", "Silence", "SoftmaxWithLoss", "EuclideanLoss", "HingeLoss", "InfogainLoss",
     "MultinomialLogisticLoss", "SigmoidCrossEntropyLoss", "ContrastiveLoss", "HDF5Output",
-)  # fmt: skip
+)
 
 Described = tuple[CntkLayerType, CntkParameters]
 
@@ -57,7 +57,7 @@ def _windows(layer: Message) -> CntkConvolutionParameters:
         stride=_pair(params, "stride", "stride", 1), pad=_pair(params, "pad", "pad", 0),
         dilation=_pair(params, "dilation", "dilation", 1), group=int(params.one("group", 1)),
         need_bias=params.one("bias_term", True),
-    )  # fmt: skip
+    )
 
 
 def _convolution(layer: Message) -> Described:
@@ -79,7 +79,7 @@ def _pooling(layer: Message) -> Described:
     return CntkLayerType.pooling, CntkPoolingParameters(
         kernel=[0, 0] if is_global else _pair(params, "kernel_size", "kernel", 0), pooling_type=kinds[kind],
         stride=_pair(params, "stride", "stride", 1), pad=_pair(params, "pad", "pad", 0),
-    )  # fmt: skip
+    )
 
 
 def _dense(layer: Message) -> Described:
@@ -118,7 +118,7 @@ def _eltwise(layer: Message) -> Described:
     params = layer.part("eltwise_param")
     kinds = {
         "SUM": CntkLayerType.plus, "PROD": CntkLayerType.element_times, "MAX": CntkLayerType.element_max,
-    }  # fmt: skip
+    }
     return kinds[params.one("operation", "SUM")], CntkEltwiseParameters(params.many("coeff"))
 
 
@@ -154,7 +154,7 @@ _LAYERS: dict[str, Callable[[Message], Described]] = {
     "Concat": _along(CntkLayerType.splice, "concat_param"), "Softmax": _along(CntkLayerType.softmax, "softmax_param"),
     "Flatten": _along(CntkLayerType.flatten, "flatten_param"), "Sigmoid": _plain(CntkLayerType.sigmoid),
     "TanH": _plain(CntkLayerType.tanh), "AbsVal": _plain(CntkLayerType.abs), "PReLU": _plain(CntkLayerType.param_relu),
-}  # fmt: skip
+}
 _WEIGHTED = ("Convolution", "Deconvolution", "InnerProduct", "BatchNorm", "Scale", "PReLU")
 
 

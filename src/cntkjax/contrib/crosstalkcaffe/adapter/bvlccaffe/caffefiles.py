@@ -22,7 +22,7 @@ _ENDS = {"{": "}", "<": ">"}
 _OLD_TYPES = {
     "INNER_PRODUCT": "InnerProduct", "RELU": "ReLU", "LRN": "LRN", "TANH": "TanH", "ABSVAL": "AbsVal",
     "SOFTMAX_LOSS": "SoftmaxWithLoss", "HDF5_DATA": "HDF5Data", "ARGMAX": "ArgMax", "BNLL": "BNLL",
-}  # fmt: skip
+}
 
 
 class Message(dict[str, list[Any]]):

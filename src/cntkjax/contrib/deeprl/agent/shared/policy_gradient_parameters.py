@@ -23,4 +23,4 @@ class PolicyGradientParameters(Settings):
         "update_frequency": ("PolicyGradient", "UpdateFrequency", 64),
         "policy_network_hidden_layers": ("NetworkModel", "PolicyNetworkHiddenLayerNodes", "[10]"),
         "value_network_hidden_layers": ("NetworkModel", "ValueNetworkHiddenLayerNodes", "[10]"),
-    }  # fmt: skip
+    }

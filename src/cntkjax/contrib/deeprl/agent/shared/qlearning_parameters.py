@@ -36,4 +36,4 @@ class QLearningParameters(Settings):
         "priority_epsilon": ("ExperienceReplay", "PriorityEpsilon", 0.01),
         "hidden_layers": ("NetworkModel", "HiddenLayerNodes", "[20]"),
         "gradient_clipping_threshold": ("Optimization", "GradientClippingThreshold", math.inf),
-    }  # fmt: skip
+    }
