@@ -27,7 +27,10 @@ READERS: Mapping[str, Deserializer] = {
     "CNTKTextFormatReader": text_deserializer, "ImageReader": image_reader, "HTKMLFReader": speech_deserializers,
     "HTKDeserializers": speech_deserializers,
 }
-_UNSUPPORTED = ("UCIFastReader", "Kaldi2Reader", "LibSVMBinaryReader", "DSSMReader", "SparsePCReader", "BinaryReader")
+_UNSUPPORTED = (
+    "UCIFastReader", "KaldiReader", "Kaldi2Reader", "LibSVMBinaryReader", "DSSMReader", "SparsePCReader",
+    "BinaryReader", "LMSequenceReader", "LUSequenceReader",
+)  # fmt: skip
 _RANDOMIZATION = ("randomize", "randomizationWindow", "sampleBasedRandomizationWindow", "randomizationSeed")
 
 
