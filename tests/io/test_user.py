@@ -94,7 +94,7 @@ def test_an_invalid_chunk_is_an_error(chunk, message):
 
 
 def test_a_chunk_has_to_stay_the_same():
-    count = itertools.chain([1, 1], itertools.repeat(2))  # what fails ahead is read again where it is needed
+    count = itertools.chain([1, 1], itertools.repeat(2))
     user = Chunks(lambda c: {"x": [np.ones((next(count), 2))], "s": [EYE[:1]]}, 2)
     source = MinibatchSource(user, randomize=False)
     source.next_minibatch(1)

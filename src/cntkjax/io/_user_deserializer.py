@@ -87,6 +87,7 @@ class UserDeserializerReader(ChunkedDeserializer):
         known = self._known_lengths.get(chunk)
         super().record_lengths(chunk, data)
         if known is not None and not np.array_equal(known, self._known_lengths[chunk]):
+            self._known_lengths[chunk] = known  # what was read ahead is read again, and has to fail again
             raise RuntimeError(
                 f"{self._where(chunk)}: returns sequences of other lengths than before; a chunk has to stay the same"
             )
