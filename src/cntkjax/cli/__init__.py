@@ -23,13 +23,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     # loaded late: they import jax, for which --help need not wait
     from ..io._ctf_rows import MalformedRowError
-    from . import _convert, _doctor, _eval, _info, _launch, _port, _run, _train, _view
+    from . import _convert, _doctor, _eval, _info, _launch, _port, _run, _serve, _train, _view
     from ._files import sentence
 
     run: Callable[[argparse.Namespace], int | None] = {
         "info": _info.run, "convert": _convert.run, "eval": _eval.run, "train": _train.run, "run": _run.run,
         "doctor": _doctor.run, "view": _view.run, "diff": _view.run_diff, "launch": _launch.run,
-        "port": _port.run,
+        "port": _port.run, "serve": _serve.run,
     }[options.command]
     try:
         with warnings.catch_warnings():

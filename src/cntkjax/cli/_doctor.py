@@ -21,6 +21,7 @@ REQUIRED = ("jax", "jaxlib", "numpy", "optax")
 OPTIONAL = (  # distribution, module, purpose, extra
     ("onnx", "onnx", "ONNX models", "onnx"),
     ("flatbuffers", "flatbuffers", "StableHLO files", "stablehlo"),
+    ("uvicorn", "uvicorn", "cntkjax serve", "serve"),
     ("flax", "flax", "flax modules", "flax"),
     ("pillow", "PIL", "images", "images"),
     ("opencv-python-headless", "cv2", "images", "images"),

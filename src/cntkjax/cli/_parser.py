@@ -33,6 +33,7 @@ def parser() -> argparse.ArgumentParser:
     _add_view(commands)
     _add_diff(commands)
     _add_launch(commands)
+    _add_serve(commands)
     doctor = commands.add_parser("doctor", help="report devices, versions, missing packages and compiled programs")
     doctor.add_argument("--clear-cache", action="store_true", help="remove the compiled programs that are stored")
     doctor.add_argument(
@@ -186,6 +187,24 @@ def _add_launch(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     launch.add_argument("script", type=Path, metavar="SCRIPT.py", help="the script that all workers run")
     rest = launch.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="the script's arguments")
     rest.required = False  # for the message about a missing script, which would name it too
+
+
+def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    serve = commands.add_parser(
+        "serve", help="answer requests for models over HTTP",
+        description="Answer requests for models over HTTP, by the Open Inference Protocol (KServe v2), with metrics "
+        "for Prometheus under /metrics. A file that changes is loaded again. See docs/serving.md.",
+    )  # fmt: skip
+    serve.add_argument("models", nargs="+", metavar="[NAME=]MODEL", help=f"{MODEL}; by default named as the file")
+    serve.add_argument("--host", default="127.0.0.1", help="the address to listen at; default %(default)s")
+    serve.add_argument("--port", type=int, default=8080, help="default %(default)s; 0: a free one, which is printed")
+    for option, kind, default, help in (
+        ("--max-batch", int, 32, "samples or sequences that are computed together"),
+        ("--max-delay", float, 2.0, "milliseconds for which a request waits for others"),
+        ("--max-queue", int, 256, "requests that may wait for a model; others are answered by 503"),
+        ("--max-request", float, 64.0, "MiB of a request; larger ones are answered by 413"),
+    ):
+        serve.add_argument(option, type=kind, default=default, metavar="N", help=f"{help}; default {default}")
 
 
 __all__ = ["parse", "parser", "version"]

@@ -1,0 +1,164 @@
+"""The HTTP interface of served models: the Open Inference Protocol, and metrics for Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from .models import Model
+from .tensors import decoded, encoded
+
+_HEADER_LENGTH = "Inference-Header-Content-Length"
+log = logging.getLogger("uvicorn.error")
+
+
+class Service:
+    """Answers requests for models by name.
+
+    `max_request`: bytes of a body. `poll`: seconds between looks at the files.
+    """
+
+    def __init__(self, models: Mapping[str, Model], version: str, max_request: int, poll: float = 1.0) -> None:
+        self._models, self._version, self._max_request, self._poll = models, version, max_request, poll
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "cntkjax_requests", "Inference requests, by HTTP status", ["model", "status"], registry=self._registry
+        )
+        self._seconds = Histogram(
+            "cntkjax_request_seconds", "Time from a request to its answer", ["model"], registry=self._registry
+        )
+        self._reloads = Counter(
+            "cntkjax_reloads", "Files that changed, by whether they could be loaded", ["model", "result"],
+            registry=self._registry,
+        )
+
+    def app(self) -> Starlette:
+        """The ASGI application."""
+        model = "/v2/models/{model}"
+        routes = [Route(path, handler) for path, handler in [
+            ("/v2", self.server), ("/v2/health/live", self.health), ("/v2/health/ready", self.health),
+            ("/metrics", self.metrics),
+        ]]  # fmt: skip
+        for path in (model, model + "/versions/1"):
+            routes += [
+                Route(path, self.metadata), Route(path + "/ready", self.ready),
+                Route(path + "/infer", self.infer, methods=["POST"]),
+            ]
+        handlers: Any = {HTTPException: _http_error, Exception: _internal_error}
+        return Starlette(routes=routes, exception_handlers=handlers, lifespan=self._watching)
+
+    async def server(self, request: Request) -> Response:
+        """Metadata of the server."""
+        return JSONResponse({"name": "cntkjax", "version": self._version, "extensions": ["binary_tensor_data"]})
+
+    async def health(self, request: Request) -> Response:
+        """Alive and ready: models are loaded before the server listens."""
+        return Response()
+
+    async def ready(self, request: Request) -> Response:
+        """Ready, if there is such a model."""
+        model = self._model(request)
+        return JSONResponse({"name": request.path_params["model"], "ready": model is not None})
+
+    async def metadata(self, request: Request) -> Response:
+        """Inputs and outputs of a model."""
+        return JSONResponse(self._model(request).current.metadata(request.path_params["model"]))
+
+    async def metrics(self, request: Request) -> Response:
+        """Counters for Prometheus."""
+        return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
+
+    async def infer(self, request: Request) -> Response:
+        """The outputs of a model for the tensors in the request."""
+        name, model = request.path_params["model"], self._model(request)
+        begin, status = time.perf_counter(), 500
+        try:
+            response = await self._answer(name, model, request)
+            status = response.status_code
+        except HTTPException as error:
+            status = error.status_code
+            raise
+        finally:
+            self._requests.labels(name, str(status)).inc()
+            self._seconds.labels(name).observe(time.perf_counter() - begin)
+        return response
+
+    async def _answer(self, name: str, model: Model, request: Request) -> Response:
+        body, length = await self._body(request), request.headers.get(_HEADER_LENGTH)
+        loaded = model.current
+        try:
+            query = await run_in_threadpool(decoded, body, length, loaded.inputs)
+            answer = await asyncio.wrap_future(await run_in_threadpool(loaded.submit, query))
+            content, json_length = await run_in_threadpool(
+                lambda: encoded(query, name, loaded.values(query, answer))
+            )
+        except queue.Full:
+            raise HTTPException(503, "too many requests wait for this model; try again later", {"Retry-After": "1"}) \
+                from None
+        except (ValueError, IndexError) as error:  # of what was sent: shapes, lengths, indices out of range
+            raise HTTPException(400, str(error)) from error
+        if json_length is None:
+            return Response(content, media_type="application/json")
+        headers = {_HEADER_LENGTH: str(json_length)}
+        return Response(content, media_type="application/octet-stream", headers=headers)
+
+    async def _body(self, request: Request) -> bytes:
+        """The body. Errors: 413 as soon as it is known to be too large."""
+        body = bytearray()
+        announced = request.headers.get("content-length", "0")
+        if announced.isdigit() and len(announced) < 20 and int(announced) <= self._max_request:
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > self._max_request:
+                    break
+            else:
+                return bytes(body)
+        raise HTTPException(413, f"a request may have {self._max_request} bytes", {"Connection": "close"})
+
+    def _model(self, request: Request) -> Model:
+        name = request.path_params["model"]
+        if name not in self._models:
+            known = ", ".join(map(repr, self._models))
+            raise HTTPException(404, f"there is no model {name!r:.200}; the models are {known}")
+        return self._models[name]
+
+    @asynccontextmanager
+    async def _watching(self, app: Starlette) -> AsyncIterator[None]:
+        """Reload models whose files change, as long as the server runs."""
+        task = asyncio.create_task(self._watch())
+        yield
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(self._poll)
+            for name, model in self._models.items():
+                result = await run_in_threadpool(model.reload)
+                if result is not None:
+                    self._reloads.labels(name, "loaded" if result else "failed").inc()
+
+
+async def _http_error(request: Request, error: HTTPException) -> Response:
+    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+
+
+async def _internal_error(request: Request, error: Exception) -> Response:
+    return JSONResponse({"error": "the server failed to answer; its log says why"}, 500)
+
+
+__all__ = ["Service"]

@@ -1,0 +1,156 @@
+"""Tensors in requests and answers of the Open Inference Protocol: JSON, and raw bytes that follow it.
+
+Source: the protocol's specification, https://github.com/kserve/open-inference-protocol, and its extension for binary
+tensor data, https://github.com/triton-inference-server/server/blob/main/docs/protocol/extension_binary_data.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..graph.variable import Variable
+
+DATATYPES = {np.dtype(np.float16): "FP16", np.dtype(np.float32): "FP32", np.dtype(np.float64): "FP64"}
+
+
+class BadRequest(ValueError):
+    """A request that cannot be answered, whatever the state of the server."""
+
+
+class Query(NamedTuple):
+    """A request: tensors by name, the names of the outputs (empty: all), and those which are sent as bytes."""
+
+    id: str | None
+    tensors: Mapping[str, np.ndarray]
+    outputs: Sequence[str]
+    binary: frozenset[str] | None  # None: all
+
+
+def dimensions(variable: Variable) -> list[int]:
+    """The shape of a variable's tensor: batch, steps, and the axes of a sample; -1 where any size is accepted."""
+    lead = [-1] * (0 if not variable.dynamic_axes else 1 if variable.sequence_axis is None else 2)
+    return [*lead, *(max(n, -1) for n in variable.shape)]
+
+
+def description(name: str, variable: Variable) -> dict[str, Any]:
+    """What the metadata of a model say of an input or output."""
+    return {"name": name, "datatype": DATATYPES[np.dtype(variable.dtype)], "shape": dimensions(variable)}
+
+
+def decoded(body: bytes, header_length: str | None, inputs: Mapping[str, Variable]) -> Query:
+    """The request in a body whose first `header_length` bytes are JSON; without that, all are.
+
+    Errors: BadRequest that says what is wrong with which input.
+    """
+    length = _header_length(header_length, len(body))
+    try:
+        request = json.loads(body[:length])
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"the request is not JSON: {error}") from None
+    given = _items(request, "inputs")
+    tensors: dict[str, np.ndarray] = {}
+    for item in given:
+        name = item.get("name")
+        if not isinstance(name, str) or name not in inputs or name in tensors:
+            raise BadRequest(f"{name!r} is no input, or is there twice; the inputs are {_names(inputs)}")
+        size = _parameters(item).get("binary_data_size")
+        end = length if size is None else length + _size(name, size, len(body) - length)
+        tensors[name] = _tensor(name, inputs[name], item, body[length:end] if size is not None else None)
+        length = end
+    if missing := inputs.keys() - tensors.keys():
+        raise BadRequest(f"there are no data for the inputs {_names(missing)}")
+    outputs = _items(request, "outputs") if request.get("outputs") is not None else []
+    everything = _parameters(request).get("binary_data_output") is True
+    binary = frozenset(str(o.get("name")) for o in outputs if _parameters(o).get("binary_data", everything) is True)
+    names = [str(o.get("name")) for o in outputs]
+    return Query(_id(request), tensors, names, None if everything and not names else binary)
+
+
+def encoded(query: Query, model: str, values: Mapping[str, np.ndarray]) -> tuple[bytes, int | None]:
+    """The body of the answer, and the length of its JSON if tensors follow it as bytes."""
+    outputs, buffers = [], []
+    for name, array in values.items():
+        item: dict[str, Any] = {"name": name, "datatype": DATATYPES[array.dtype], "shape": list(array.shape)}
+        if query.binary is None or name in query.binary:
+            buffers.append(array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes())
+            item["parameters"] = {"binary_data_size": len(buffers[-1])}
+        else:
+            item["data"] = array.ravel().tolist()
+        outputs.append(item)
+    answer = {"model_name": model, "model_version": "1", "outputs": outputs}
+    header = json.dumps(answer if query.id is None else {**answer, "id": query.id}).encode()
+    return b"".join([header, *buffers]), len(header) if buffers else None
+
+
+def _header_length(text: str | None, available: int) -> int:
+    if text is None:
+        return available
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= available):
+        raise BadRequest(f"Inference-Header-Content-Length is {text!r}, and the body has {available} bytes")
+    return int(text)
+
+
+def _items(request: object, key: str) -> list[dict[str, Any]]:
+    items = request.get(key) if isinstance(request, dict) else None
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise BadRequest(f'the request has to be a JSON object in which "{key}" is a list of objects')
+    return items
+
+
+def _parameters(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    parameters = item.get("parameters")
+    return parameters if isinstance(parameters, dict) else {}
+
+
+def _id(request: Mapping[str, Any]) -> str | None:
+    return str(request["id"]) if "id" in request else None
+
+
+def _size(name: str, size: object, available: int) -> int:
+    if type(size) is not int or not 0 <= size <= available:
+        raise BadRequest(f"input {name!r}: binary_data_size is {size!r}, and {available} bytes are left")
+    return size
+
+
+def _tensor(name: str, variable: Variable, item: Mapping[str, Any], raw: bytes | None) -> np.ndarray:
+    expected, shape, dtype = description(name, variable), item.get("shape"), np.dtype(variable.dtype)
+    if item.get("datatype") != expected["datatype"]:
+        raise BadRequest(f"input {name!r} is {expected['datatype']}, and the request has {item.get('datatype')!r}")
+    if not isinstance(shape, list) or not all(type(n) is int and n > 0 for n in shape) or not _fits(shape, variable):
+        raise BadRequest(f"input {name!r} has the shape {expected['shape']}, and the request has {shape!r:.200}")
+    size = prod(shape)
+    if raw is None:
+        array = _numbers(name, item.get("data"), dtype)
+        if array.size != size:
+            raise BadRequest(f"input {name!r} has {array.size} numbers, and its shape {shape} needs {size}")
+        return array.reshape(shape)
+    if len(raw) != size * dtype.itemsize:
+        raise BadRequest(f"input {name!r} has {len(raw)} bytes, and its shape {shape} needs {size * dtype.itemsize}")
+    return np.frombuffer(raw, dtype.newbyteorder("<")).reshape(shape).astype(dtype)
+
+
+def _numbers(name: str, data: object, dtype: np.dtype[Any]) -> np.ndarray:
+    try:
+        array = np.asarray(data)
+    except (ValueError, RecursionError):
+        array = np.asarray(None)
+    if not isinstance(data, list) or array.dtype.kind not in "iuf":
+        raise BadRequest(f'input {name!r}: "data" has to be a list of numbers')
+    return array.astype(dtype)
+
+
+def _fits(shape: Sequence[int], variable: Variable) -> bool:
+    expected = dimensions(variable)
+    return len(shape) == len(expected) and all(e in (-1, n) for n, e in zip(shape, expected, strict=True))
+
+
+def _names(names: object) -> str:
+    return ", ".join(sorted(map(repr, names))) or "none"  # type: ignore[call-overload]
+
+
+__all__ = ["BadRequest", "Query", "decoded", "description", "encoded"]

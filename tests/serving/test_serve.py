@@ -1,0 +1,200 @@
+"""`cntkjax serve`: real requests to a real server, friendly and hostile ones."""
+
+import http.client
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+
+
+def scaled(factor):
+    x = C.input_variable(3, name="x")
+    return C.combine([C.times(x, C.parameter(init=np.eye(3, dtype=np.float32) * factor), name="y"),
+                      C.reduce_sum(x, axis=0, name="total")])
+
+
+def running_sum():
+    words = C.sequence.input_variable(1, name="words")
+    return C.layers.Recurrence(C.plus)(words)
+
+
+class Server:
+    def __init__(self, folder):
+        self.path = folder / "scaled.model"
+        scaled(2).save(str(self.path))
+        running_sum().save(str(folder / "sums.model"))
+        self.log = folder / "log"
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "cntkjax", "serve", str(self.path), f"seq={folder / 'sums.model'}", "--port",
+                 "0", "--max-request", "0.01"], stdout=subprocess.PIPE, stderr=log, text=True,
+            )  # fmt: skip
+        line = self.process.stdout.readline()
+        assert " serves scaled, seq" in line, self.log.read_text()
+        self.address = line.split()[0].removeprefix("http://")
+        assert self.address.startswith("127.0.0.1:")
+
+    def request(self, method, path, body=None, headers=None):
+        connection = http.client.HTTPConnection(self.address, timeout=30)
+        try:
+            connection.request(method, path, body, headers or {})
+            response = connection.getresponse()
+            return response.status, response.read(), response.headers
+        finally:
+            connection.close()
+
+    def json(self, method, path, body=None):
+        status, answer, _ = self.request(method, path, body if body is None else json.dumps(body))
+        return status, json.loads(answer)
+
+    def infer(self, model="scaled", **body):
+        return self.json("POST", f"/v2/models/{model}/infer", body)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    server = Server(tmp_path_factory.mktemp("serve"))
+    yield server
+    server.process.kill()
+    server.process.communicate()
+
+
+def tensor(*rows, **changes):
+    return {"name": "x", "datatype": "FP32", "shape": [len(rows), 3], "data": [list(r) for r in rows], **changes}
+
+
+def test_health_and_metadata(server):
+    for path in ("/v2/health/live", "/v2/health/ready"):
+        assert server.request("GET", path)[0] == 200
+    assert server.json("GET", "/v2")[1]["extensions"] == ["binary_tensor_data"]
+    assert server.json("GET", "/v2/models/scaled/ready") == (200, {"name": "scaled", "ready": True})
+    status, metadata = server.json("GET", "/v2/models/scaled")
+    assert status == 200 and metadata["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 3]}]
+    assert [o["name"] for o in metadata["outputs"]] == ["y", "total"]
+    assert server.json("GET", "/v2/models/seq")[1]["inputs"][0]["shape"] == [-1, -1, 1]
+
+
+def test_answers_in_json(server):
+    status, answer = server.infer(id="7", inputs=[tensor((1, 2, 3), (4, 5, 6))])
+    assert status == 200 and (answer["id"], answer["model_name"]) == ("7", "scaled")
+    y, total = answer["outputs"]
+    assert y == {"name": "y", "datatype": "FP32", "shape": [2, 3], "data": [2, 4, 6, 8, 10, 12]}
+    assert (total["shape"], total["data"]) == ([2, 1], [6, 15])
+    _, answer = server.infer(inputs=[tensor((1, 2, 3), data=[1, 2, 3])], outputs=[{"name": "total"}])
+    assert [o["name"] for o in answer["outputs"]] == ["total"]
+
+
+def test_answers_for_sequences(server):
+    words = {"name": "words", "datatype": "FP32", "shape": [2, 3, 1], "data": [1, 2, 3, 4, 5, 6]}
+    (output,) = server.infer("seq", inputs=[words])[1]["outputs"]
+    assert (output["shape"], output["data"]) == ([2, 3, 1], [1, 3, 6, 4, 9, 15])
+
+
+def test_answers_in_bytes(server):
+    raw = np.array([[1, 2, 3]], "<f4").tobytes()
+    header = json.dumps({
+        "inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 3], "parameters": {"binary_data_size": len(raw)}}],
+        "outputs": [{"name": "y", "parameters": {"binary_data": True}}, {"name": "total"}],
+    }).encode()
+    length = {"Inference-Header-Content-Length": str(len(header))}
+    status, body, headers = server.request("POST", "/v2/models/scaled/infer", header + raw, length)
+    assert status == 200
+    end = int(headers["Inference-Header-Content-Length"])
+    y, total = json.loads(body[:end])["outputs"]
+    assert y["parameters"] == {"binary_data_size": 12} and total["data"] == [6]
+    np.testing.assert_array_equal(np.frombuffer(body[end:], "<f4"), [2, 4, 6])
+    status, body, _ = server.request("POST", "/v2/models/scaled/infer", header + raw[:-1], length)
+    assert status == 400 and b"11 bytes are left" in body
+
+
+@pytest.mark.parametrize("body, text", [
+    (b"{", "not JSON"), (b"\xff\xfe", "not JSON"), (b"[" * 9000, "not JSON"), (b"[]", '"inputs" is a list'),
+    (b'{"inputs": 3}', '"inputs" is a list'),
+    ({"inputs": []}, "no data for the inputs 'x'"),
+    ({"inputs": [tensor((1, 2, 3), name="z")]}, "'z' is no input, or is there twice; the inputs are 'x'"),
+    ({"inputs": [tensor((1, 2, 3), name=["x"])]}, "is no input"),
+    ({"inputs": [tensor((1, 2, 3), datatype="INT64")]}, "input 'x' is FP32, and the request has 'INT64'"),
+    ({"inputs": [tensor((1, 2), shape=[1, 2])]}, "input 'x' has the shape [-1, 3], and the request has [1, 2]"),
+    ({"inputs": [tensor(shape=[0, 3])]}, "and the request has [0, 3]"),
+    ({"inputs": [tensor((1, 2, 3), shape=[10**18, 3])]}, "has 3 numbers, and its shape"),
+    ({"inputs": [tensor((1, 2, 3), shape=[True, 3])]}, "and the request has [True, 3]"),
+    ({"inputs": [tensor((1, 2, "a"))]}, "has to be a list of numbers"),
+    ({"inputs": [tensor((1, 2), (3,), shape=[1, 3])]}, "has to be a list of numbers"),
+    ({"inputs": [tensor((1, 2, 10**400))]}, "has to be a list of numbers"),
+    ({"inputs": [tensor((1, 2, 3))], "outputs": [{"name": "w"}]}, "'w' is no output; the outputs are 'y', 'total'"),
+    ({"inputs": [tensor((1, 2, 3), parameters={"binary_data_size": -1})]}, "binary_data_size is -1"),
+])  # fmt: skip
+def test_mistakes_are_explained(server, body, text):
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    status, answer, _ = server.request("POST", "/v2/models/scaled/infer", data)
+    assert status == 400 and text in json.loads(answer)["error"]
+
+
+def test_other_mistakes(server):
+    assert server.infer("nothing", inputs=[])[0] == 404
+    assert "the models are 'scaled', 'seq'" in server.json("GET", "/v2/models/nothing")[1]["error"]
+    assert server.request("GET", "/v2/models/scaled/infer")[0] == 405
+    assert server.request("GET", "/v2/models/..%2f..%2fetc/ready")[0] == 404
+    assert server.request("POST", "/v2/models/scaled/infer", b"x" * 11_000)[0] == 413
+    assert server.request("POST", "/v2/models/scaled/infer", iter([b"x" * 6_000] * 2))[0] == 413  # in chunks
+    for length in ("-1", "x", "99", "²"):
+        headers = {"Inference-Header-Content-Length": length.encode()}
+        assert server.request("POST", "/v2/models/scaled/infer", b"{}", headers)[0] == 400
+    assert server.request("GET", "/v2/health/live")[0] == 200
+
+
+def test_many_at_once_and_metrics(server):
+    def ask(i):
+        return server.infer(inputs=[tensor((i, 0, 0))])[1]["outputs"][0]["data"][0]
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(ask, range(40))) == [2 * i for i in range(40)]
+    metrics = server.request("GET", "/metrics")[1].decode()
+    assert 'cntkjax_requests_total{model="scaled",status="200"}' in metrics
+    assert 'cntkjax_request_seconds_count{model="scaled"}' in metrics and "nothing" not in metrics
+
+
+def wait_until(condition):
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.2)
+
+
+def test_a_file_that_changes_is_loaded_again_and_a_damaged_one_is_not(server, tmp_path):
+    def first():
+        return server.infer(inputs=[tensor((1, 0, 0))])[1]["outputs"][0]["data"][0]
+
+    contents = server.path.read_bytes()
+    server.path.write_bytes(contents[: len(contents) // 2])
+    wait_until(lambda: b'result="failed"' in server.request("GET", "/metrics")[1])
+    assert first() == 2
+    assert "cannot be loaded; the model from before stays" in server.log.read_text()
+    scaled(5).save(str(tmp_path / "new.model"))
+    shutil.move(tmp_path / "new.model", server.path)
+    wait_until(lambda: first() == 5)
+
+
+def test_it_stops_gracefully(server):
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(30) == 0
+    assert "Traceback" not in server.log.read_text()
+
+
+@pytest.mark.parametrize("models, text", [
+    (["nowhere.model"], "no such file"),
+    (["a.model", "b/a.model"], "give NEWNAME="), (["a/b=c.model"], "cannot be one"),
+])  # fmt: skip
+def test_what_cannot_be_served_is_reported(models, text, capsys):
+    from cntkjax.cli import main
+
+    assert main(["serve", *models]) == 1
+    assert text in capsys.readouterr().err
