@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
-import struct
 from pathlib import Path
 
 import numpy as np
 
 from ..formats import files
+from ..formats.safetensors import encode
 from ..graph.variable import value_of
 from ..interop import leaf_names
 from ..ops.functions import Function, ModelFormat
@@ -17,7 +16,6 @@ from ._files import check_output, load
 
 FORMATS = {".model": "CNTK 2", ".onnx": "ONNX", ".stablehlo": "StableHLO", ".safetensors": "weights only"}
 _LIKE_MODEL = "", ".cmf", ".mod", ".cntk", ".net"  # other names that users of CNTK give to its models
-_TYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "int8": "I8", "int16": "I16"}
 
 
 def run(options: argparse.Namespace) -> None:
@@ -41,22 +39,9 @@ def run(options: argparse.Namespace) -> None:
 
 
 def save_weights(model: Function, path: Path) -> None:
-    """Write parameters and constants by name in the safetensors format; equal names are numbered.
-
-    Source: https://github.com/huggingface/safetensors, Format.
-    """
+    """Write parameters and constants by name in the safetensors format; equal names are numbered."""
     leaves = leaf_names([*model.parameters, *model.constants])
-    arrays = {name: np.ascontiguousarray(value_of(leaf)) for name, leaf in leaves.items()}
-    header, offset = {}, 0
-    for name, array in arrays.items():
-        header[name] = {
-            "dtype": _TYPES[array.dtype.name], "shape": array.shape, "data_offsets": [offset, offset + array.nbytes]
-        }
-        offset += array.nbytes
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    data = [array.reshape(-1).view(np.uint8).data for array in arrays.values()]
-    files.write((path, [struct.pack("<Q", len(text)), text, *data]))
+    files.write((path, encode({name: np.asarray(value_of(leaf)) for name, leaf in leaves.items()})))
 
 
 __all__ = ["run", "save_weights"]

@@ -127,12 +127,15 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 def _add_port(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     port = commands.add_parser(
-        "port", help="print a configuration of CNTK's command line as a Python program",
-        description="Print the first training of a configuration as a Python program of the CNTK API: the network, the "
-        "reader and the SGD block.",
+        "port", help="write the source of a model for another library, or of a configuration as a Python program",
+        description="Write a model as a package of readable source, with its weights and a test that compares it with "
+        "the original. Of a configuration of CNTK's command line, print the first training as a Python program of the "
+        "CNTK API: the network, the reader and the SGD block.",
     )
-    port.add_argument("config", metavar="CONFIG.cntk", help="the configuration; several are joined by +")
-    port.add_argument("settings", nargs="*", metavar="key=value", help="values that replace those of the file")
+    port.add_argument("file", metavar="FILE", help=f"{MODEL}; or a configuration (several are joined by +)")
+    port.add_argument("--to", metavar="TARGET", help="of a model: the library")
+    port.add_argument("-o", "--out", metavar="FOLDER", help="of a model: the package to write, a new or empty folder")
+    port.add_argument("settings", nargs="*", metavar="key=value", help="of a configuration: values to replace its own")
 
 
 def _add_data(command: argparse.ArgumentParser, help: str) -> None:

@@ -1,18 +1,40 @@
-"""``cntkjax port``: configurations of CNTK's command line as Python programs."""
+"""``cntkjax port``: models as source for other libraries, configurations of CNTK's command line as Python programs."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from ..brainscript.port import program_of
+from ..porting import TARGETS, port
+from ._files import load
 
 
 def run(options: argparse.Namespace) -> None:
-    """Prints the program.
+    """Write the package of a model, or print the program of a configuration.
 
-    Errors: ConfigError for a configuration that cannot be used, or cannot be written as a program.
+    Errors: ConfigError for a configuration that cannot be used, or cannot be written as a program; PortError for a
+    model with a node that has no counterpart; ValueError for options that are missing, or meant for the other kind.
     """
-    print(program_of([f"configFile={options.config}", *options.settings]), end="")
+    if not _is_model(options.file):
+        if options.to or options.out:
+            raise ValueError(f"{options.file} is a configuration, which is ported to a program of the CNTK API: leave "
+                             "out --to and -o")
+        print(program_of([f"configFile={options.file}", *options.settings]), end="")
+        return
+    if not (options.to and options.out) or options.settings:
+        raise ValueError(f"{options.file} is a model: give --to ({', '.join(TARGETS)}) and -o FOLDER, and no settings")
+    port(load(Path(options.file)), options.to, options.out)
+    print(f"{options.out}: run `pytest {options.out}` to compare it with the original")
+
+
+def _is_model(file: str) -> bool:
+    """True for a binary file; configurations are texts."""
+    path = Path(file)
+    if not path.is_file():  # several configurations joined by +, or an error that names the file
+        return False
+    with path.open("rb") as opened:
+        return b"\0" in opened.read(4096)
 
 
 __all__ = ["run"]

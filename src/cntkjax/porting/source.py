@@ -1,0 +1,116 @@
+"""The source of modules: one class for each, in the terms of a target."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..graph.names import numbered
+from .tree import Expression, Layer, Module
+
+Weights = dict[str, np.ndarray]
+CallRow = str | Callable[..., str]  # a format of the operands and options, or a function of them
+LayerRow = Callable[[Layer], tuple[str, Weights]]  # the constructor's call, and the weights by the target's names
+
+
+@dataclass(frozen=True)
+class Target:
+    """A library for which source is written.
+
+    `header` begins the file; `class_of`, `call` and `module` are formats of a class, its method and a member that is a
+    module. `helpers`: functions that are written if calls use them. `load` ends the file, `test` is the test's body.
+    """
+
+    header: str
+    base: str
+    initializer: str
+    method: str
+    module: str
+    calls: Mapping[str, CallRow]
+    layers: Mapping[str, LayerRow]
+    helpers: Mapping[str, str]
+    load: str
+    run: str
+    requirements: str
+
+
+class Source:
+    """The classes of a model and its weights by their paths."""
+
+    def __init__(self, module: Module, target: Target) -> None:
+        self.target = target
+        self.classes: dict[str, str] = {}  # the rest of a class -> its name: equal ones are written once
+        self.weights: Weights = {}
+        self._add(module, "")
+
+    def text(self, title: str) -> str:
+        """The file `model.py`."""
+        classes = "\n\n\n".join(f"class {name}({self.target.base}):\n{body}" for body, name in self.classes.items())
+        helpers = [body for name, body in self.target.helpers.items() if f"{name}(" in classes]
+        parts = [f'"""{title}"""\n\n{self.target.header.strip()}', *map(str.strip, helpers), classes]
+        return "\n\n\n".join([*parts, self.target.load.strip()]) + "\n"
+
+    def _add(self, module: Module, path: str) -> str:
+        lines = []
+        for name, part in module.members.items():
+            if isinstance(part, Module):
+                constructor = self.target.module.format(self._add(part, f"{path}{name}."))
+            else:
+                constructor, weights = self.target.layers[part.kind](part)
+                self.weights |= {f"{path}{name}.{key}".rstrip("."): value for key, value in weights.items()}
+            lines.append(f"self.{name} = {constructor}")
+        body = "\n\n".join(textwrap.indent("\n".join(part), "    ") for part in (
+            [self.target.initializer, *(f"    {line}" for line in lines)],
+            [self.target.method.format(", ".join(["self", *module.arguments])), *self._statements(module)],
+        ))
+        title = "".join(word[:1].upper() + word[1:] for word in module.title.split("_"))
+        taken = {*self.classes.values(), *(("Model", "Path", "F") if path else ())}
+        return self.classes.setdefault(body, numbered(title, taken))
+
+    def _statements(self, module: Module) -> Iterator[str]:
+        *body, (last, value) = module.body or [("", "")]
+        if [last] != module.results:
+            body, value = module.body, ", ".join(map(self._outer, module.results))
+        yield from (f"    {name} = {self._outer(each)}" for name, each in body)
+        yield f"    return {self._outer(value)}"
+
+    def _outer(self, value: Expression) -> str:
+        """An expression without the parentheses that only its use in another one needs."""
+        text = self._expression(value)
+        row = "" if isinstance(value, str) else self.target.calls.get(value.op, "")
+        return text[1:-1] if isinstance(row, str) and row.startswith("(") else text
+
+    def _expression(self, value: Expression) -> str:
+        if isinstance(value, str):
+            return value
+        operands = [self._expression(v) for v in value.operands]
+        if value.op == "member":
+            name = f"self.{value.options['name']}"
+            return f"{name}({', '.join(operands)})" if operands else self.target.calls["array"].format(name)  # type: ignore[union-attr]
+        row = self.target.calls[value.op]
+        return row.format(*operands, **value.options) if isinstance(row, str) else row(*operands, **value.options)
+
+
+def arguments(*positional: object, **named: object) -> str:
+    """The text of arguments.
+
+    >>> arguments(3, [2, 2], padding=1)
+    '3, (2, 2), padding=1'
+    """
+    texts = [repr(tuple(v) if isinstance(v, list) else v) for v in positional]
+    return ", ".join([*texts, *(f"{k}={tuple(v) if isinstance(v, list) else v!r}" for k, v in named.items())])
+
+
+def is_number(text: str) -> bool:
+    """True for the text of a scalar, which some functions do not take in place of an array."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+__all__ = ["Source", "Target", "Weights", "arguments", "is_number"]

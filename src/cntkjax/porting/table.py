@@ -1,0 +1,214 @@
+"""One row for each primitive: what it is in calls that each target has.
+
+A row gets the body that is being described and the node; it returns the expression of the output, or a list of several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..graph.axis import ALL_AXES, ALL_STATIC
+from ..graph.function import Function
+from ..graph.shape import Shape, is_known
+from ..graph.variable import Leaf, Variable, outside
+from .tree import Call, Expression, refuse
+
+if TYPE_CHECKING:
+    from .walk import Body
+
+Row = Callable[["Body", Function], Expression | list[Expression]]
+PRIMITIVES: dict[str, Row] = {}
+
+_SAME = {"NoOp", "StopGradient", "Pass", "Combine"}
+_UNARY = {
+    "Negate": "negative", "Tanh": "tanh", "ReLU": "relu", "Exp": "exp", "Log": "log", "Sqrt": "sqrt", "Floor": "floor",
+    "Abs": "abs", "Reciprocal": "reciprocal", "StableSigmoid": "sigmoid", "Sigmoid": "sigmoid", "Sin": "sin",
+    "Cos": "cos", "Tan": "tan", "Asin": "arcsin", "Acos": "arccos", "Atan": "arctan", "Sinh": "sinh", "Cosh": "cosh",
+    "Asinh": "arcsinh", "Acosh": "arccosh", "Atanh": "arctanh", "ELU": "elu",
+}
+_BINARY = {"Plus": "add", "Minus": "subtract", "ElementTimes": "multiply", "Pow": "power", "LogPlus": "logaddexp"}
+_COMPARISONS = {
+    "Less": "less", "Greater": "greater", "LessEqual": "less_equal", "GreaterEqual": "greater_equal", "Equal": "equal",
+    "NotEqual": "not_equal",
+}
+_REDUCTIONS = {
+    "Sum": "sum", "Mean": "mean", "Max": "max", "Min": "min", "Prod": "prod", "LogSum": "logsumexp",
+    "Argmax": "argmax", "Argmin": "argmin",
+}
+
+
+def ports(*names: str) -> Callable[[Row], Row]:
+    """Decorator: register a function as the row of primitives."""
+
+    def register(row: Row) -> Row:
+        PRIMITIVES.update(dict.fromkeys(names, row))
+        return row
+
+    return register
+
+
+# ---- layouts
+def lead(variable: Variable) -> int:
+    """The number of dimensions before those of a sample."""
+    return len(outside(variable).dynamic_axes)
+
+
+def reshaped(x: Expression, lead: int, shape: Shape, node: Function) -> Expression:
+    """x with samples of another shape."""
+    if not is_known(shape):
+        raise refuse(node, f"the shape {shape} has a free dimension")
+    return Call("reshape", (x,), {"lead": lead, "shape": tuple(shape)})
+
+
+def aligned(body: Body, node: Function) -> list[Expression]:
+    """The operands of a node, with axes inserted so that they broadcast to its output as in NumPy."""
+    out = node.node_outputs[0]
+    result = []
+    for v in node.node_inputs:
+        missing = [1] if 0 < lead(v) < lead(out) else []
+        if lead(v):
+            missing += range(lead(out), lead(out) + len(out.shape) - len(v.shape))
+        result.append(inserted(body.value(v), missing))
+    return result
+
+
+def inserted(x: Expression, axes: Sequence[int]) -> Expression:
+    """x with axes of size 1 at these positions of the result."""
+    return Call("expand_dims", (x,), {"axes": tuple(axes)}) if axes else x
+
+
+# ---- element by element
+@ports(*_SAME)
+def _same(body: Body, node: Function) -> list[Expression]:
+    return [body.value(v) for v in node.node_inputs]
+
+
+@ports(*_UNARY)
+def _unary(body: Body, node: Function) -> Expression:
+    return Call(_UNARY[node.op_name], (body.value(node.node_inputs[0]),))
+
+
+@ports(*_BINARY)
+def _binary(body: Body, node: Function) -> Expression:
+    if node in body.graph.absorbed:
+        return next(body.value(v) for v in node.node_inputs if not isinstance(outside(v), Leaf))
+    return Call(_BINARY[node.op_name], tuple(aligned(body, node)))
+
+
+@ports(*_COMPARISONS)
+def _comparison(body: Body, node: Function) -> Expression:
+    flags = Call(_COMPARISONS[node.op_name], tuple(aligned(body, node)))
+    return Call("cast", (flags,), {"dtype": np.dtype(node.node_outputs[0].dtype).name})
+
+
+@ports("Cast")
+def _cast(body: Body, node: Function) -> Expression:
+    return Call("cast", (body.value(node.node_inputs[0]),), {"dtype": np.dtype(node.node_outputs[0].dtype).name})
+
+
+@ports("Select")
+def _select(body: Body, node: Function) -> Expression:
+    flag, yes, no = aligned(body, node)
+    return Call("where", (Call("not_equal", (flag, Call("scalar", (), {"value": 0.0}))), yes, no))
+
+
+@ports("Clip")
+def _clip(body: Body, node: Function) -> Expression:
+    x, low, high = aligned(body, node)
+    return Call("minimum", (Call("maximum", (x, low)), high))
+
+
+@ports("Dropout")
+def _dropout(body: Body, node: Function) -> Expression:
+    return Call("dropout", (body.value(node.node_inputs[0]),), {"rate": float(node.node_attributes["dropoutRate"])})
+
+
+# ---- along axes
+@ports("Softmax", "LogSoftmax")
+def _softmax(body: Body, node: Function) -> Expression:
+    (x,) = node.node_inputs
+    axis = node.node_attributes.get("axis", ALL_STATIC)
+    op = {"Softmax": "softmax", "LogSoftmax": "log_softmax"}[node.op_name]
+    if axis.is_static_axis:
+        return Call(op, (body.value(x),), {"axis": lead(x) + axis.static_axis_index() % len(x.shape)})
+    if len(x.shape) <= 1:
+        return Call(op, (body.value(x),), {"axis": lead(x)})
+    flat = Call(op, (reshaped(body.value(x), lead(x), (prod(x.shape),), node),), {"axis": lead(x)})
+    return reshaped(flat, lead(x), x.shape, node)
+
+
+@ports("ReduceElements")
+def _reduce(body: Body, node: Function) -> Expression:
+    (x,), a = node.node_inputs, node.node_attributes
+    op = a["reductionOpName"]
+    axes = [a["axis"]] if "axis" in a else list(a["axisVec"])
+    every = ALL_STATIC in axes or (ALL_AXES in axes and not lead(x))
+    if not every and not all(v.is_static_axis for v in axes):
+        raise refuse(node, "a reduction over the batch or over sequences cannot be ported")
+    static = range(len(x.shape)) if every else sorted(v.static_axis_index() % len(x.shape) for v in axes)
+    positions = tuple(lead(x) + i for i in static)
+    keep = bool(a.get("reductionKeepDimensions", True)) and not every
+    if op in ("Argmax", "Argmin"):
+        if len(positions) > 1:
+            raise refuse(node, f"{op} over several axes cannot be ported")
+        found = Call(_REDUCTIONS[op], (body.value(x),), {"axis": positions[0], "keepdims": keep})
+        return Call("cast", (found,), {"dtype": np.dtype(node.node_outputs[0].dtype).name})
+    return Call(_REDUCTIONS[op], (body.value(x),), {"axis": positions, "keepdims": keep})
+
+
+# ---- shapes
+@ports("Reshape", "Squeeze")
+def _reshape(body: Body, node: Function) -> Expression:
+    (x,) = node.node_inputs
+    return reshaped(body.value(x), lead(x), node.node_outputs[0].shape, node)
+
+
+@ports("TransposeAxes")
+def _transpose(body: Body, node: Function) -> Expression:
+    (x,), a = node.node_inputs, node.node_attributes
+    order = list(range(len(x.shape)))
+    if "axisVec" in a:
+        last = [len(order) + axis.static_axis_index() for axis in reversed(a["axisVec"])]
+        order[len(order) - len(last) :] = last
+    else:
+        one, two = (a[k].static_axis_index() for k in ("axis1", "axis2"))
+        order[one], order[two] = order[two], order[one]
+    return Call("transpose", (body.value(x),), {"order": (*range(lead(x)), *(lead(x) + i for i in order))})
+
+
+@ports("Slice")
+def _slice(body: Body, node: Function) -> Expression:
+    (x,), a = node.node_inputs, node.node_attributes
+    several = "axisVec" in a
+    axes = a["axisVec"] if several else [a["axis"]]
+    begins, ends = (a[k + "Vec"] if several else [a[k]] for k in ("beginIndex", "endIndex"))
+    strides = (a.get("sliceStridesVec") if several else [a.get("sliceStrides", 1)]) or [1] * len(axes)
+    if min(strides) < 1:
+        raise refuse(node, "a slice in reverse order cannot be ported")
+    slices = [":"] * (lead(x) + len(x.shape))
+    for axis, begin, end, stride in zip(axes, begins, ends, strides, strict=True):
+        text = f"{int(begin) or ''}:{int(end) or ''}" + (f":{int(stride)}" if stride != 1 else "")
+        slices[lead(x) + axis.static_axis_index() % len(x.shape)] = text
+    return Call("slice", (body.value(x),), {"slices": ", ".join(slices)})
+
+
+@ports("Splice")
+def _splice(body: Body, node: Function) -> Expression:
+    out = node.node_outputs[0]
+    axis = node.node_attributes["axis"].static_axis_index() % len(out.shape)
+    if any(lead(v) != lead(out) or _unlike(v.shape, out.shape, axis) for v in node.node_inputs):
+        raise refuse(node, "its operands have to be repeated to be joined, which cannot be ported")
+    parts = tuple(aligned(body, node))
+    return Call("concatenate", parts, {"axis": lead(out) + axis})
+
+
+def _unlike(shape: Shape, out: Shape, axis: int) -> bool:
+    shape = (1,) * (len(out) - len(shape)) + shape
+    return any(d != o for i, (d, o) in enumerate(zip(shape, out, strict=True)) if i != axis)
+
+
+__all__ = ["PRIMITIVES", "Row", "aligned", "inserted", "lead", "ports", "reshaped"]

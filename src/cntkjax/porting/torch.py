@@ -1,0 +1,182 @@
+"""The rows for PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .source import Target, Weights, arguments, is_number
+from .tree import Layer
+
+_FUNCTIONS = {
+    "exp", "log", "sqrt", "floor", "abs", "reciprocal", "sigmoid", "tanh", "relu", "sin", "cos", "tan", "arcsin",
+    "arccos", "arctan", "sinh", "cosh", "arcsinh", "arccosh", "arctanh",
+}
+_INFIX = {
+    "add": "+", "subtract": "-", "multiply": "*", "less": "<", "greater": ">", "less_equal": "<=",
+    "greater_equal": ">=", "equal": "==", "not_equal": "!=", "power": "**", "matmul": "@",
+}
+
+
+# ---- calls
+def _function(name: str) -> Any:
+    """A function that takes tensors only."""
+    return lambda *x: f"torch.{name}({', '.join(f'torch.tensor({v})' if is_number(v) else v for v in x)})"
+
+
+def _reshape(x: str, lead: int, shape: tuple[int, ...]) -> str:
+    if lead == 2:
+        return f"reshape_samples({x}, {shape})"
+    return f"{x}.reshape({', '.join(map(str, [-1] * lead + list(shape)))})"
+
+
+def _expand_dims(x: str, axes: tuple[int, ...]) -> str:
+    return x + "".join(f".unsqueeze({axis})" for axis in axes)
+
+
+def _max_pool(x: str, sizes: list[int], strides: list[int], padding: Any, symmetric: Any, **_: Any) -> str:
+    if symmetric is None or any(2 * p > size for p, size in zip(symmetric, sizes, strict=True)):
+        x, symmetric = f"F.pad({x}, {_pads(padding)}, value=-torch.inf)", [0] * len(sizes)
+    return f"F.max_pool{len(sizes)}d({x}, {arguments(sizes, strides, symmetric)})"
+
+
+def _avg_pool(
+    x: str, sizes: list[int], strides: list[int], padding: Any, symmetric: Any, include_padding: bool
+) -> str:
+    if symmetric is not None and all(2 * p <= size for p, size in zip(symmetric, sizes, strict=True)):
+        options = arguments(sizes, strides, symmetric, count_include_pad=include_padding)
+        return f"F.avg_pool{len(sizes)}d({x}, {options})"
+    pool = f"F.avg_pool{len(sizes)}d(F.pad(%s, {_pads(padding)}), {arguments(sizes, strides)})"
+    return pool % x if include_padding else f"({pool % x} / {pool % f'torch.ones_like({x})'})"
+
+
+def _pads(padding: list[tuple[int, int]]) -> tuple[int, ...]:
+    return tuple(p for pair in reversed(padding) for p in pair)
+
+
+def _reduction(name: str) -> Any:
+    return lambda x, axis, keepdims: f"torch.{name}({x}, {arguments(list(axis), keepdim=keepdims)})"
+
+
+def _prod(x: str, axis: tuple[int, ...], keepdims: bool) -> str:
+    for i in sorted(axis, reverse=True):
+        x = f"{x}.prod({i}, keepdim={keepdims})"
+    return x
+
+
+_CALLS: dict[str, Any] = {
+    **{name: _function(name) for name in (*_FUNCTIONS, "logaddexp", "minimum", "maximum")},
+    **{name: f"({{}} {sign} {{}})" for name, sign in _INFIX.items()},
+    **{ours: _reduction(name) for ours, name in (
+        ("sum", "sum"), ("mean", "mean"), ("max", "amax"), ("min", "amin"), ("logsumexp", "logsumexp"))},
+    "prod": _prod,
+    "where": "torch.where({}, {}, {})",
+    "negative": "(-{})",
+    "elu": "F.elu({})",
+    "argmax": "torch.argmax({}, {axis}, keepdim={keepdims})",
+    "argmin": "torch.argmin({}, {axis}, keepdim={keepdims})",
+    "softmax": "torch.softmax({}, {axis})",
+    "log_softmax": "torch.log_softmax({}, {axis})",
+    "dropout": "F.dropout({}, {rate}, self.training)",
+    "cast": "{}.to(torch.{dtype})",
+    "scalar": "{value!r}",
+    "array": "{}",
+    "item": "{}[{index}]",
+    "slice": "{}[{slices}]",
+    "reshape": _reshape,
+    "expand_dims": _expand_dims,
+    "transpose": "{}.permute{order}",
+    "concatenate": lambda *parts, axis: f"torch.cat([{', '.join(parts)}], {axis})",
+    "flatten": "{}.flatten(0, 1)",
+    "unflatten": "{0}.unflatten(0, {1}.shape[:2])",
+    "max_pool": _max_pool,
+    "avg_pool": _avg_pool,
+}
+
+
+# ---- layers
+def _linear(layer: Layer) -> tuple[str, Weights]:
+    o = layer.options
+    bias = {} if o["bias"] else {"bias": False}
+    return f"nn.Linear({arguments(o['inputs'], o['outputs'], **bias)})", _transposed(layer)
+
+
+def _transposed(layer: Layer) -> Weights:
+    return layer.weights | {"weight": layer.weights["weight"].T}
+
+
+def _conv(layer: Layer) -> tuple[str, Weights]:
+    o = layer.options
+    rank = len(o["sizes"])
+    options: dict[str, Any] = {}
+    if any(s != 1 for s in o["strides"]):
+        options["stride"] = o["strides"]
+    if o["symmetric"] and any(o["symmetric"]):
+        options["padding"] = o["symmetric"]
+    if any(d != 1 for d in o["dilation"]):
+        options["dilation"] = o["dilation"]
+    if o["groups"] != 1:
+        options["groups"] = o["groups"]
+    if not o["bias"]:
+        options["bias"] = False
+    text = f"nn.Conv{rank}d({arguments(o['inputs'], o['outputs'], o['sizes'], **options)})"
+    if o["symmetric"] is not None:
+        return text, layer.weights
+    pad = f"nn.ConstantPad{rank}d({_pads(o['padding'])}, 0.0)"
+    return f"nn.Sequential({pad}, {text})", {f"1.{k}": v for k, v in layer.weights.items()}
+
+
+def _batch_norm(layer: Layer) -> tuple[str, Weights]:
+    w, rank = layer.weights, max(layer.options["rank"] - 1, 1)
+    names = {"weight": "scale", "bias": "bias", "running_mean": "mean", "running_var": "variance"}
+    weights = {name: w[ours] for name, ours in names.items()} | {"num_batches_tracked": np.array(0, np.int64)}
+    return f"nn.BatchNorm{rank}d({arguments(layer.options['features'], eps=layer.options['epsilon'])})", weights
+
+
+def _array(layer: Layer) -> tuple[str, Weights]:
+    trainable = "" if layer.options["trainable"] else ", requires_grad=False"
+    return f"nn.Parameter(torch.zeros({layer.options['shape']}){trainable})", layer.weights
+
+
+TORCH = Target(
+    header="""
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+from torch import nn
+""",
+    base="nn.Module",
+    initializer="def __init__(self):\n    super().__init__()",
+    method="def forward({}):",
+    module="{}()",
+    calls=_CALLS,
+    layers={"Linear": _linear, "Conv": _conv, "BatchNorm": _batch_norm, "Array": _array},
+    helpers={"reshape_samples": '''
+def reshape_samples(x, shape):
+    """x [batch, time, ...] with samples of another shape."""
+    return x.reshape(*x.shape[:2], *shape)
+'''},
+    load='''
+def load(path=Path(__file__).with_name("weights.safetensors")):
+    """Return the model with the weights of the original, for inference; call ``.train()`` to go on training it."""
+    weights = load_file(path)
+    model = Model()
+    if all(w.dtype != torch.float32 for w in weights.values()):
+        model.double()
+    model.load_state_dict(weights)
+    return model.eval()
+''',
+    run="""
+import torch
+
+
+def run(*inputs):
+    with torch.no_grad():
+        outputs = load()(*map(torch.from_numpy, inputs))
+    return [outputs.numpy()] if isinstance(outputs, torch.Tensor) else [v.numpy() for v in outputs]
+""",
+    requirements="torch>=2.0 safetensors>=0.4",
+)

@@ -1,0 +1,71 @@
+"""What is ported, in terms of no target: modules with layers and assignments of calls to names.
+
+Arrays are laid out as [batch, time, *shape] with a sequence axis, as [batch, *shape] with the batch axis alone, and as
+[*shape] without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ..graph.errors import explain
+from ..graph.function import Function
+
+
+class PortError(ValueError):
+    """A model that cannot be ported."""
+
+    def __init__(self, node: Any, reason: str, fix: str = "port a part of the model without this node") -> None:
+        super().__init__(explain(f"{node!r}: {reason}", fix=fix))
+
+
+@dataclass(frozen=True)
+class Call:
+    """An operation on arrays: `op` is a row in the table of each target, `options` are numbers, texts and shapes."""
+
+    op: str
+    operands: tuple[Expression, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+Expression: TypeAlias = Call | str  # a text is the name of a local variable
+
+
+@dataclass
+class Layer:
+    """A layer with weights. `kind` is a row in the table of each target; the weights have the layout of CNTK.
+
+    An "Array" is a parameter or constant by itself; its value is the weight "".
+    """
+
+    kind: str
+    options: dict[str, Any]
+    weights: dict[str, np.ndarray]
+
+
+@dataclass
+class Module:
+    """A block: its members by name, and the assignments that compute its results from its arguments."""
+
+    title: str
+    arguments: list[str] = field(default_factory=list)
+    members: dict[str, Layer | Module] = field(default_factory=dict)
+    body: list[tuple[str, Expression]] = field(default_factory=list)
+    results: list[Expression] = field(default_factory=list)
+
+
+def member(name: str, *operands: Expression) -> Call:
+    """The call of a layer or module; without operands, the value of an array."""
+    return Call("member", operands, {"name": name})
+
+
+def refuse(node: Function, reason: str = "") -> PortError:
+    """The error for a node that has no counterpart."""
+    return PortError(node, reason or f"the operation {node.op_name} cannot be ported")
+
+
+__all__ = ["Call", "Expression", "Layer", "Module", "PortError", "member", "refuse"]

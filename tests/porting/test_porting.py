@@ -1,0 +1,129 @@
+"""A ported model computes the outputs of the original, and refuses what it cannot be."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+from cntkjax.cli import main
+from cntkjax.porting import PortError, port
+
+
+def residual(n):
+    branch = C.layers.Sequential([
+        C.layers.Convolution2D((3, 3), n, pad=True, bias=False), C.layers.BatchNormalization(map_rank=1), C.relu,
+        C.layers.Convolution2D((3, 3), n, pad=True, init_bias=0.1),
+    ])
+
+    @C.BlockFunction("Residual", "")
+    def block(x):
+        return C.relu(branch(x) + x)
+
+    return block
+
+
+def images():
+    layers = C.layers.Sequential([
+        C.layers.Convolution2D((5, 5), 4, strides=2, pad=True, activation=C.relu, name="first"),
+        C.layers.MaxPooling((3, 3), strides=2, pad=True), residual(4), residual(4),
+        C.layers.AveragePooling((3, 3), strides=2, pad=True), C.layers.Dropout(0.3),
+        C.layers.Dense(10, activation=C.tanh, init_bias=0.2, name="hidden"), C.layers.LayerNormalization(),
+        C.layers.Dense((2, 3)), C.softmax,
+    ])
+    return layers(C.input_variable((3, 20, 20), name="features"))
+
+
+def uneven_windows():
+    """Padding that differs at both ends."""
+    x = C.input_variable((2, 7, 8))
+    convolved = C.layers.Convolution2D((2, 4), 3, pad=True)(x)
+    return C.combine([convolved, C.layers.MaxPooling((2, 2), strides=1, pad=True)(convolved),
+                      C.layers.AveragePooling((2, 2), strides=1, pad=True)(convolved), C.layers.GlobalMaxPooling()(x)])
+
+
+def grouped_and_dilated():
+    x = C.input_variable((4, 9, 9))
+    grouped = C.convolution(C.parameter((6, 2, 3, 3), init=C.glorot_uniform()), x, groups=2, auto_padding=[False])
+    return C.layers.Convolution2D((3, 3), 5, dilation=2)(grouped)
+
+
+def two_towers():
+    """One layer, and one block, for two inputs."""
+    tower = C.layers.Sequential([C.layers.Dense(4, activation=C.sigmoid), C.layers.Dense(3)])
+    left, right = C.input_variable(5, name="left"), C.input_variable(5, name="right")
+    return C.reduce_sum(tower(left) * tower(right))
+
+
+def normalized_elements():
+    return C.layers.BatchNormalization()(C.input_variable((2, 3)))
+
+
+def double_precision():
+    with C.default_options(dtype=np.float64):
+        return C.layers.Dense(3, activation=C.relu)(C.input_variable(4))
+
+
+def operations():
+    x, y = C.input_variable((2, 3), name="lambda"), C.input_variable((4, 2, 3), name="y")
+    scale = C.parameter((3,), init=C.glorot_uniform(), name="scale")
+    return C.combine([
+        C.element_select(C.less(x, 0.5), C.exp(x), scale * x), C.clip(x * y, -0.5, C.abs(x)),
+        C.reduce_mean(y, axis=1), C.reduce_log_sum_exp(y), C.argmax(y, axis=0), C.softmax(y, axis=0), C.log_softmax(x),
+        C.transpose(y, (2, 0, 1)), C.slice(y, 0, 1, -1), C.splice(x, 2 * x, axis=0), C.reshape(x, (3, 2, 1)),
+        C.times(x, C.transpose(x, (1, 0))), C.element_divide(x, 1 + y * y), C.softplus(x), C.leaky_relu(x),
+        C.elu(x), C.selu(x), C.pow(C.abs(x), 1.5), C.reduce_prod(x, axis=0), C.minus(1, -x),
+        C.hard_sigmoid(x, 0.2, 0.5), C.reduce_min(y), C.squeeze(C.reduce_max(y, axis=2)), C.ops.equal(C.floor(x), 0),
+    ])
+
+
+MODELS = [images, uneven_windows, grouped_and_dilated, two_towers, normalized_elements, double_precision, operations]
+
+
+@pytest.mark.parametrize("target", ["torch"])
+def test_ported_models_pass_their_tests(target, tmp_path):
+    pytest.importorskip(target, reason=f"the ported models need the package {target}")
+    for make in MODELS:
+        model = make()
+        random = np.random.default_rng(0)
+        for parameter in model.parameters:
+            parameter.value = random.normal(0, 0.5, parameter.shape).astype(parameter.dtype)
+        for constant in model.constants:
+            if constant.name in ("aggregate_mean", "aggregate_variance"):
+                constant.value = random.uniform(0.5, 1, constant.shape).astype(constant.dtype)
+        port(model, target, tmp_path / make.__name__)
+    run = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
+                         capture_output=True, text=True)
+    assert f"{len(MODELS)} passed" in run.stdout, run.stdout + run.stderr
+
+
+def test_the_source_has_a_class_for_each_block(tmp_path):
+    port(images(), "torch", tmp_path)
+    text = (tmp_path / "model.py").read_text()
+    assert text.count("class Residual(nn.Module):") == 1  # both blocks are of this class
+    for line in ("self.first = nn.Conv2d(3, 4, (5, 5), stride=(2, 2), padding=(2, 2))", "self.residual_1 = Residual()",
+                 "self.hidden = nn.Linear(36, 10)", "def forward(self, features):"):
+        assert line in text
+
+
+def test_a_node_that_cannot_be_ported_is_named(tmp_path):
+    x = C.input_variable((2, 4, 4))
+    model = C.roipooling(x, C.input_variable((1, 4)), C.MAX_POOLING, (2, 2), 1.0, name="regions")
+    with pytest.raises(PortError, match=r"regions.*ROIPooling"):
+        port(model, "torch", tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_command_ports_a_model(tmp_path, capsys):
+    path, out = tmp_path / "a.cntk", tmp_path / "net"
+    C.layers.Dense(2)(C.input_variable(3)).save(path)
+    assert main(["port", str(path), "--to", "torch", "-o", str(out)]) == 0
+    assert sorted(p.name for p in out.iterdir()) == [
+        "__init__.py", "model.py", "recorded.safetensors", "test_model.py", "weights.safetensors"
+    ]
+    assert main(["port", str(path), "--to", "torch", "-o", str(out)]) == 1
+    assert main(["port", str(path), "--to", "caffe", "-o", str(tmp_path / "new")]) == 1
+    assert main(["port", str(path)]) == 1
+    errors = capsys.readouterr().err
+    assert "exists already" in errors and "no target 'caffe': it is one of torch" in errors and "--to (torch" in errors
