@@ -81,7 +81,7 @@ def operations():
 MODELS = [images, uneven_windows, grouped_and_dilated, two_towers, normalized_elements, double_precision, operations]
 
 
-@pytest.mark.parametrize("target", ["torch"])
+@pytest.mark.parametrize("target", ["torch", "flax"])
 def test_ported_models_pass_their_tests(target, tmp_path):
     pytest.importorskip(target, reason=f"the ported models need the package {target}")
     for make in MODELS:

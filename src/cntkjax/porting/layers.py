@@ -49,7 +49,7 @@ def _merged(x: Expression, variable: Variable, shape: Shape, node: Function) -> 
 def _linear(body: Body, node: Function, weight: Leaf, kept: Shape, contracted: Shape, out: Shape) -> Expression:
     n, m = prod(contracted), prod(out)
     bias = body.bias_after(node, out)
-    weights = {"weight": np.asarray(value_of(weight)).reshape(n, m)}
+    weights: dict[str, np.ndarray] = {"weight": np.asarray(value_of(weight)).reshape(n, m)}
     if bias:
         weights["bias"] = np.asarray(value_of(bias[0])).reshape(m)
     name = body.layer(node, [weight, *bias], Layer("Linear", {"inputs": n, "outputs": m, "bias": bool(bias)}, weights))
@@ -82,7 +82,7 @@ def _convolution(body: Body, node: Function) -> Expression:
         "inputs": source[0], "outputs": out[0], "bias": bool(bias), "groups": groups,
         "dilation": [w.dilation for w in windows], **geometry(windows, source[1:]),
     }
-    weights = {"weight": array}
+    weights: dict[str, np.ndarray] = {"weight": array}
     if bias:
         weights["bias"] = np.asarray(value_of(bias[0])).reshape(-1)
     name = body.layer(node, [weight, *bias], Layer("Conv", options, weights))

@@ -14,12 +14,13 @@ from ..graph.names import numbered
 from ..graph.shape import is_known
 from ..graph.variable import Variable
 from ..ops.functions import Function
+from .flax import FLAX
 from .source import Source, Target, Weights
 from .torch import TORCH
 from .tree import PortError
 from .walk import describe, identifier
 
-TARGETS = {"torch": TORCH}
+TARGETS = {"torch": TORCH, "flax": FLAX}
 _BATCH = 3  # of the recorded samples
 
 _INIT = '''"""{title}"""

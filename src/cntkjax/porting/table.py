@@ -15,7 +15,7 @@ from ..graph.axis import ALL_AXES, ALL_STATIC
 from ..graph.function import Function
 from ..graph.shape import Shape, is_known
 from ..graph.variable import Leaf, Variable, outside
-from .tree import Call, Expression, refuse
+from .tree import Call, Expression, Layer, member, refuse
 
 if TYPE_CHECKING:
     from .walk import Body
@@ -124,7 +124,8 @@ def _clip(body: Body, node: Function) -> Expression:
 
 @ports("Dropout")
 def _dropout(body: Body, node: Function) -> Expression:
-    return Call("dropout", (body.value(node.node_inputs[0]),), {"rate": float(node.node_attributes["dropoutRate"])})
+    layer = Layer("Dropout", {"rate": float(node.node_attributes["dropoutRate"])}, {})
+    return member(body.member_name(node.name or "dropout", layer), body.value(node.node_inputs[0]))
 
 
 # ---- along axes

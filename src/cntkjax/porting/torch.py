@@ -78,7 +78,6 @@ _CALLS: dict[str, Any] = {
     "argmin": "torch.argmin({}, {axis}, keepdim={keepdims})",
     "softmax": "torch.softmax({}, {axis})",
     "log_softmax": "torch.log_softmax({}, {axis})",
-    "dropout": "F.dropout({}, {rate}, self.training)",
     "cast": "{}.to(torch.{dtype})",
     "scalar": "{value!r}",
     "array": "{}",
@@ -134,6 +133,10 @@ def _batch_norm(layer: Layer) -> tuple[str, Weights]:
     return f"nn.BatchNorm{rank}d({arguments(layer.options['features'], eps=layer.options['epsilon'])})", weights
 
 
+def _dropout(layer: Layer) -> tuple[str, Weights]:
+    return f"nn.Dropout({layer.options['rate']})", {}
+
+
 def _array(layer: Layer) -> tuple[str, Weights]:
     trainable = "" if layer.options["trainable"] else ", requires_grad=False"
     return f"nn.Parameter(torch.zeros({layer.options['shape']}){trainable})", layer.weights
@@ -153,7 +156,7 @@ from torch import nn
     method="def forward({}):",
     module="{}()",
     calls=_CALLS,
-    layers={"Linear": _linear, "Conv": _conv, "BatchNorm": _batch_norm, "Array": _array},
+    layers={"Linear": _linear, "Conv": _conv, "BatchNorm": _batch_norm, "Dropout": _dropout, "Array": _array},
     helpers={"reshape_samples": '''
 def reshape_samples(x, shape):
     """x [batch, time, ...] with samples of another shape."""

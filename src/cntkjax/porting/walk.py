@@ -18,7 +18,8 @@ from .table import PRIMITIVES
 from .tree import Call, Expression, Layer, Module, member, refuse
 
 LAYERS = {"Times", "Convolution", "BatchNormalization"}  # primitives that become layers if they have parameters
-_RESERVED = {*keyword.kwlist, "self", "lengths", "np", "nn", "torch", "jnp", "nnx", "keras", "ops", "F"}
+_RESERVED = {*keyword.kwlist, "self", "lengths", "np", "nn", "torch", "jnp", "nnx", "jax", "F",
+             "reshape_samples", "pool_max", "pool_mean"}  # libraries and helpers in the source
 
 
 def identifier(text: str, default: str = "x") -> str:
