@@ -124,6 +124,9 @@ def test_the_command_ports_a_model(tmp_path, capsys):
     ]
     assert main(["port", str(path), "--to", "torch", "-o", str(out)]) == 1
     assert main(["port", str(path), "--to", "caffe", "-o", str(tmp_path / "new")]) == 1
+    assert main(["port", str(path), "--to", "torch", "-o", str(tmp_path / "my-net")]) == 1
     assert main(["port", str(path)]) == 1
     errors = capsys.readouterr().err
-    assert "exists already" in errors and "no target 'caffe': it is one of torch" in errors and "--to (torch" in errors
+    for message in ("exists already", "no target 'caffe': it is one of torch", "--to (torch",
+                    "'my-net' cannot be the name of a package"):
+        assert message in errors

@@ -62,12 +62,14 @@ def port(model: Function, to: str, folder: str | os.PathLike[str]) -> None:
     Files: `model.py` has a class for each block of several layers; `weights.safetensors` the weights by the names that
     they have there; `test_model.py` compares its outputs with `recorded.safetensors`, those of the original.
     Shapes: the arguments are [batch, *shape] in the order of `model.arguments`.
-    Errors: PortError (a ValueError) naming the node that cannot be ported; ValueError for an unknown target and a
-    folder that contains anything. Nothing is written then.
+    Errors: PortError (a ValueError) naming the node that cannot be ported; ValueError for an unknown target, and a
+    folder that contains anything or whose name is no identifier. Nothing is written then.
     """
     if to not in TARGETS:
         raise ValueError(f"there is no target {to!r}: it is one of {', '.join(TARGETS)}")
-    folder = Path(folder)
+    folder = Path(folder).resolve()
+    if not folder.name.isidentifier():
+        raise ValueError(f"{folder.name!r} cannot be the name of a package: use letters, digits and underscores")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{os.fspath(folder)!r} exists already: give the name of a new or empty folder")
     target, names = TARGETS[to], _names(model.arguments)
