@@ -558,6 +558,7 @@ CALLS.update(
         "new_trainer().save_checkpoint": lambda: {"filename": "t.ckp"},
         "new_trainer().restore_from_checkpoint": lambda: {"filename": saved(new_trainer, "s.ckp")},
         "eval.Evaluator": lambda: {"eval_function": CRITERION},
+        "Predictor": lambda: {"function": CRITERION},
         "C.eval.Evaluator(CRITERION).test_minibatch": lambda: {"arguments": tuple(FEED)},
         "train.CheckpointConfig": lambda: {"filename": "c.ckp"},
         "train.CrossValidationConfig": lambda: {"minibatch_source": source()},

@@ -17,8 +17,8 @@ WITHOUT_EXAMPLE = {
     "DistributedLearner": "the examples are those of the functions that return one",
 }
 OF_PYTHON = {  # functions of ops that work on Python's objects, which have no shape
-    "BlockFunction", "get_python_function_arguments", "is_byte_buffer", "load_model", "map_if_possible",
-    "register_native_user_function", "sanitize_variables_or_functions",
+    "BlockFunction", "get_data_type", "get_python_function_arguments", "is_byte_buffer", "load_model",
+    "map_if_possible", "register_native_user_function", "sanitize_variables_or_functions",
 }
 
 

@@ -149,10 +149,11 @@ def _infer_primitive(node: Function, guess: int) -> list[Spec]:
     else:
         outputs = primitive.outputs(inputs, node.node_attributes)
     specs = [s if isinstance(s, Spec) else Spec(s) for s in (outputs if isinstance(outputs, list) else [outputs])]
-    dtype, is_assumed = _inferred_dtype(primitive, inputs)
-    for spec in specs:
-        if spec.dtype is None:
+    if any(spec.dtype is None for spec in specs):  # otherwise operands need not have one type
+        dtype, is_assumed = _inferred_dtype(primitive, inputs)
+        for spec in (spec for spec in specs if spec.dtype is None):
             spec.dtype, spec.assumed_dtype = dtype, is_assumed
+    for spec in specs:
         spec.axes = merged_axes(primitive.name, inputs) if spec.axes is None else spec.axes
         if spec.needs_gradient is None:
             spec.needs_gradient = any(v.needs_gradient for v in inputs)
