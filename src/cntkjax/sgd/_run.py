@@ -70,8 +70,10 @@ class Run:
         if metrics[1:]:
             core = unwrap(self._trainer)
             core.other_metrics, self._meter.others_of = metrics[1:], core.previous_others
-        reported = criteria[1] if metrics else loss  # the test that is reported is that of the first metric
-        self._tests = [Evaluator(c, [self._meter] if c is reported else None) for c in criteria]  # type: ignore[list-item]
+        reported = 1 if metrics else 0  # the test that is reported is that of the first metric
+        self._tests = [
+            Evaluator(c, [self._meter] if i == reported else None) for i, c in enumerate(criteria)  # type: ignore[list-item]
+        ]
         self._cv = _validation(cv_source, criterion)
         self._history = History()
         self._reader = shared(self._source)

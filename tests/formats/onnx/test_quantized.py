@@ -20,8 +20,9 @@ U8, I8, F = np.uint8, np.int8, np.float32
 
 
 def integers(dtype: type, *shape: int) -> np.ndarray:
-    limits = np.iinfo(dtype)
-    return R.integers(limits.min, limits.max + 1, shape).astype(dtype)
+    """Of int8 those of 7 bits: on CPUs without VNNI, ONNX Runtime's sums of two products with others overflow."""
+    limits, half = np.iinfo(dtype), 2 if dtype is I8 else 1
+    return R.integers(limits.min // half, limits.max // half + 1, shape).astype(dtype)
 
 
 def numbers(*shape: int) -> np.ndarray:
@@ -165,6 +166,7 @@ def test_models_of_static_quantization(form: str, by_channel: bool, tmp_path: Pa
     quantization.quantize_static(
         str(path), str(target), Calibration(), quant_format=quantization.QuantFormat[form], per_channel=by_channel,
         weight_type=quantization.QuantType.QInt8, activation_type=quantization.QuantType.QUInt8,
+        reduce_range=True,  # see `integers`
     )
     operations = {n.op_type for n in onnx.load(target).graph.node}
     assert "QLinearConv" in operations if form == "QOperator" else "DequantizeLinear" in operations
