@@ -155,7 +155,7 @@ def test_a_terminal_shows_what_is_compiled_and_the_share_of_it():
         text = "".join(iter(lambda: read(screen), ""))
     os.close(screen)
     assert process.returncode == 0, text
-    assert re.search(r"\r  0% \|.*\| 0/128, compiling the training step", text)
+    assert re.search(r"\r  0% (\|.*\| )?0/128, compiling the training step", text)  # the bar if there is room
     last = text.rstrip().rsplit("\r", 1)[1]
     assert re.match(r"100% .*128/128, loss 0\.\d+, metric 0\.\d+, \d+ samples/s, 0:\d\d, \d+% compiling", last)
 
