@@ -253,11 +253,11 @@ def _inferred_dtype(primitive: Any, inputs: Sequence[Variable]) -> tuple[type | 
 
 def _merged_dtype(op: str, inputs: Sequence[Variable]) -> type | None:
     """The element type that all operands other than constants share; None while it is unknown."""
-    typed = [v for v in inputs if v.dtype is not None]
-    types = dict.fromkeys(v.dtype for v in typed)
+    typed = [(v, v.dtype) for v in inputs if v.dtype is not None]
+    types = dict.fromkeys(dtype for _, dtype in typed)
     for yields in (_yields, has_assumed_dtype):  # of those that yield, constants have the say
         if len(types) > 1:
-            types = dict.fromkeys(v.dtype for v in typed if not yields(v)) or types
+            types = dict.fromkeys(dtype for v, dtype in typed if not yields(v)) or types
     if len(types) > 1:
         raise ShapeError(explain(
             f"{op}: operands of different types: " + " and ".join(t.__name__ for t in types),
