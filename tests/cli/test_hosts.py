@@ -155,7 +155,7 @@ def test_hosts_are_read_from_a_file_of_mpiexec(tmp_path):
     (["-n", "7", "--hosts", "a:2,b:4"], "7 workers are more than the 6 slots of a:2,b:4"),
     (["-n", "2", "--hosts", "a:x"], "'a:x' is no host; write name, name:slots"),
     (["-n", "2", "--hosts", "a", "--hostfile", "b"], "give --hosts or --hostfile, not both"),
-    (["-n", "2", "--hostfile", "missing"], "No such file or directory: 'missing'"),
+    (["-n", "2", "--hostfile", "missing"], "there is no file 'missing'; the working directory is"),
     (["-n", "2", "--hosts", "a,b", "--host-index", "2"], "--host-index 2: there are 2 hosts, counted from 0"),
     (["-n", "2", "--hosts", "a,b", "--host-index", "0"], "--coordinator a:PORT"),
 ])
