@@ -133,7 +133,7 @@ def test_launchers_on_two_hosts_start_the_workers_of_one_job(undisturbed, tmp_pa
 
 
 @pytest.mark.parametrize("arguments, message", [
-    (["-n", "2", "missing.py"], "No such file or directory: 'missing.py'"),
+    (["-n", "2", "missing.py"], "there is no file 'missing.py'; the working directory is"),
     (["-n", "2", str(HERE)], "is a folder"),
     (["-n", "0", str(SCRIPT)], "at least one worker"),
     (["-n", "3", "--hosts", "a,b", str(SCRIPT)], "cannot be divided evenly among 2 hosts: a,b"),
