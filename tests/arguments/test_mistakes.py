@@ -34,7 +34,7 @@ MISTAKES = {  # what was passed: the call, what the message says
     "a layer above all memory": (lambda: C.layers.Dense(2**40), "Dense: .* 1,099,511,627,776 elements"),
     "a weight above all memory": (lambda: C.layers.Dense(2**37)(C.input_variable(9)), "'W'.* limits it"),
     "a negative layer": (lambda: C.layers.Dense(-3), "Dense: the shape is .* not -3"),
-    "a layer of no units": (lambda: C.layers.Embedding(0), "Embedding: the shape is .* not 0"),
+    "a layer of no units": (lambda: C.layers.Dense(0), "Dense: the shape is .* not 0"),
     "a text as layer": (lambda: C.layers.Dense("a"), "Dense: the shape is .* not 'a'"),
     "a text as parameter": (lambda: C.parameter("x"), "parameter: .* not 'x'"),
     "no minibatch": (lambda: trainer().train_minibatch(None), r"Trainer.train_minibatch: Input\('x'.* NoneType"),

@@ -70,7 +70,6 @@ MISTAKES = {
     "shape as text": (lambda: L.Embedding("300"), ValueError, ["Embedding: the shape is a number", "'300'"]),
     "size 0 of a layer": (
         lambda: L.Dense((2, 0)), ValueError, ["Dense: the shape is", "not (2, 0)   test_mistakes.py:"]),
-    "size 0 of an embedding": (lambda: L.Embedding(0), TypeError, ["Embedding: the shape is", "not 0", "Fix: "]),
     "size 0 of a cell": (lambda: L.GRU(0), ValueError, ["GRU: the shape is", "not 0"]),
     "state of size 0": (lambda: L.LSTM(3, cell_shape=0), ValueError, ["LSTM: the cell_shape is", "not 0"]),
     "window of size 0": (

@@ -131,7 +131,9 @@ def Embedding(
             raise ValueError(explain(
                 "Embedding: output shape must be specified", fix="give the size of a vector: Embedding(300)"
             ))
-        E: Parameter | Constant = Parameter(_INFERRED + shape_of("Embedding", shape), init=init, name="E")
+        # As in CNTK, an embedding of size 0 can be made, if only to be looked at.
+        size = (0,) if shape == 0 and shape is not False else shape_of("Embedding", shape)
+        E: Parameter | Constant = Parameter(_INFERRED + size, init=init, name="E")
     else:
         if shape is not None:
             raise ValueError(explain(
