@@ -20,6 +20,7 @@ import cntkjax as C
 from cntkjax import _best_effort
 from cntkjax._best_effort import BestEffort, efforts, failures, kept_failures
 from cntkjax.cli import main
+from cntkjax.engine.lower.carry import Carried
 from cntkjax.engine.run import compiling, prices, quick_starts
 from cntkjax.engine.run.program_cache import programs
 from cntkjax.engine.train import step
@@ -303,11 +304,12 @@ def test_expecting_a_test_neither_draws_numbers_nor_touches_the_memory_of_a_test
     def compile_in_background(feeds):
         for action in (lambda: None, lambda: begin(feeds)):
             action()
-            seen.append((dict(streams.places), {n: (g.begin, g.end) for n, g in streams.generators.items()}))
+            drawn, generators = streams.drawn.value, streams.generators
+            seen.append((dict(drawn.places), {n: (g.begin, g.end) for n, g in generators.items()}))
 
     test.compile_in_background = compile_in_background
     for number in range(20):
         trainer.train_minibatch(({x: [np.ones((3, 2), np.float32)]}, [number == 0]))
     wait_for_the_background()
-    assert list(test.program.executables) and not test.memory.values and not test.memory.last
+    assert list(test.program.executables) and test.memory.carried.value == Carried()
     assert seen[0] == seen[1] and len(seen[0][0]) == 3

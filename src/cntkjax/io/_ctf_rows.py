@@ -112,7 +112,8 @@ def canonical(rows: SparseRows) -> SparseRows:
     if ascending.all() and rows.values.all():
         return rows
     cell, inverse = np.unique(row * rows.width + rows.indices, return_inverse=True)
-    values = np.bincount(inverse, rows.values, len(cell)).astype(rows.values.dtype)
+    with np.errstate(over="ignore"):  # infinite, as any number is that float32 can't hold
+        values = np.bincount(inverse, rows.values, len(cell)).astype(rows.values.dtype)
     cell, values = cell[values != 0], values[values != 0]
     indptr = offsets_of(np.bincount(cell // rows.width, minlength=len(rows)))
     return SparseRows(indptr, (cell % rows.width).astype(np.int32), values, rows.width)

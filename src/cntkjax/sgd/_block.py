@@ -128,7 +128,7 @@ class SGD:
         >>> ones = np.ones((8, 1), np.float32)
         >>> block = SGD(minibatchSize=4, maxEpochs=2, learningRatesPerSample=0.1)
         >>> [round(epoch.loss, 2) for epoch in block.train(loss, (ones, 3 * ones), progress_writers=[])]
-        [4.68, 0.01]
+        [8.31, 4.22]
         """
         run = Run(self.settings, criterion, source, model_inputs_to_streams, cv_source, progress_writers, model)
         return run.train()

@@ -124,7 +124,7 @@ def test_a_loaded_program_calls_the_functions_of_this_process():
 
 
 def test_an_executable_is_not_loaded_for_another_number_of_functions():
-    compiled = jax.jit(calling(np.negative)._function).lower(ONES).compile()
+    compiled = calling(np.negative).compiler.jitted.lower(ONES).compile()
     structures = jax.tree.structure(((ONES,), {})), compiled.out_tree
     with pytest.raises(ValueError, match="calls 1 functions, not 2"):
         data = private_names.serialized(compiled)

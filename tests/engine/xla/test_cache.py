@@ -150,9 +150,13 @@ def test_an_empty_variable_turns_it_off(monkeypatch):
 def test_the_users_cache_folder_of_jax_replaces_the_default_but_not_the_variable(tmp_path, monkeypatch):
     import jax
 
-    monkeypatch.setattr(type(jax.config), "values", {"jax_compilation_cache_dir": str(tmp_path)})
     monkeypatch.delenv("CNTKJAX_CACHE_DIR", raising=False)
-    assert cache.store() is None
+    before = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path))
+    try:
+        assert cache.store() is None
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
     monkeypatch.setenv("CNTKJAX_CACHE_DIR", str(tmp_path / "ours"))
     assert cache.store().folder == tmp_path / "ours"
 
