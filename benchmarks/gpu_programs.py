@@ -12,6 +12,7 @@ import re
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from benchmarks import gpu_command
@@ -37,7 +38,7 @@ def compiled_step(options: Namespace) -> dict[str, Any]:
     import jax
     from jax.experimental import topologies
 
-    from cntkjax.engine.run.ahead_of_time import TracedForAnotherDevice, tracing_for
+    from benchmarks.tracing import trace_for
     from cntkjax.engine.run.transfers import Sent
 
     topology = topologies.get_topology_desc(
@@ -45,11 +46,7 @@ def compiled_step(options: Namespace) -> dict[str, Any]:
     )
     sharding = jax.sharding.SingleDeviceSharding(topology.devices[0])
     train = gpu_command.training(options)
-    try:
-        with tracing_for("gpu", sharding):
-            train(1)
-    except TracedForAnotherDevice as traced:
-        step = traced
+    step = trace_for("gpu", sharding, partial(train, 1))
     begin, cpu_begin = time.perf_counter(), sum(os.times()[:4])  # ptxas is a process of its own
     program = step.traced.lower().compile()
     seconds, cpu_seconds = time.perf_counter() - begin, sum(os.times()[:4]) - cpu_begin

@@ -11,6 +11,7 @@ import re
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from benchmarks import gpu_command
@@ -58,9 +59,10 @@ def compiled_step(options: Namespace) -> dict[str, Any]:
     from jax.experimental import topologies
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-    from cntkjax.engine.run.ahead_of_time import TracedForAnotherDevice, tracing_for
+    from benchmarks.tracing import trace_for
     from cntkjax.engine.run.devices import AXIS, Devices
     from cntkjax.engine.xla.compiler import collective_options
+    from cntkjax.engine.xla.platform import lowering_for
     from cntkjax.parallel.gradients import DataParallel, GradientExchange
     from cntkjax.train._distributed_training import DistributedTraining
 
@@ -75,13 +77,9 @@ def compiled_step(options: Namespace) -> dict[str, Any]:
 
     DistributedTraining.begin = begin  # type: ignore[method-assign, assignment]
     train = gpu_command.training(options)
-    try:
-        with tracing_for("gpu", NamedSharding(devices.mesh, PartitionSpec())):
-            train(1)
-    except TracedForAnotherDevice as traced:
-        step = traced
+    step = trace_for("gpu", NamedSharding(devices.mesh, PartitionSpec()), partial(train, 1))
     begin_time = time.perf_counter()
-    with tracing_for("gpu", NamedSharding(devices.mesh, PartitionSpec())):
+    with lowering_for("gpu"):
         program = step.traced.lower().compile(collective_options())
     text = program.as_text() or ""
     reduces = all_reduces(text)

@@ -11,7 +11,7 @@ import numpy as np
 from ._typing import ArrayLike, ElementType, ShapeLike
 from .device import Device, DeviceDescriptor, DeviceKind, cpu, jax_device
 from .engine.data.interchange import device_array, platform_of
-from .graph.arguments import check_arguments as _check_arguments
+from .graph.arguments import public
 from .graph.dtypes import NUMBERS, as_dtype
 from .graph.mersenne import MersenneTwister64
 from .graph.seed import AUTO_SEED, resolve_seed
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 A = TypeVar("A", bound="jax.Array | np.ndarray")
 
 
+@public
 class DataMixin(ArrayMixin):
     """Data that NumPy, JAX and libraries with DLPack (PyTorch, CuPy) accept directly."""
 
@@ -41,6 +42,7 @@ class DataMixin(ArrayMixin):
         return self._on_device().__dlpack_device__()  # type: ignore[attr-defined]
 
 
+@public
 class NDArrayView(DataMixin):
     """A dense array or a sparse matrix, the data of CNTK's values. Data are copied only where necessary.
 
@@ -259,6 +261,7 @@ class NDArrayView(DataMixin):
     __str__ = as_string = __repr__
 
 
+@public
 class NativeArrayView(NDArrayView):
     """An array view as in CNTK's compiled module, where its properties are methods.
 
@@ -283,6 +286,7 @@ class NativeArrayView(NDArrayView):
         return device_of(self.held)
 
 
+@public
 class NDMask(ArrayMixin):
     """The mask of padded sequences: 2 at the first step of a sequence, 1 at the others, 0 in padding.
 
@@ -359,6 +363,7 @@ def _random(dtype: type, shape: ShapeLike, begin: float, end: float, seed: int) 
     return NDArrayView._of(values.astype(dtype).reshape(as_shape(shape)), False)
 
 
+@public
 def of_known_type(array: A, what: str) -> A:
     """The array; RuntimeError if CNTK does not have its element type."""
     if array.dtype.type not in NUMBERS:
@@ -368,6 +373,7 @@ def of_known_type(array: A, what: str) -> A:
     return array
 
 
+@public
 def device_of(data: Any) -> DeviceDescriptor:
     """The device that holds an array."""
     platform, number = platform_of(data)
@@ -377,4 +383,3 @@ def device_of(data: Any) -> DeviceDescriptor:
 __all__ = ["DataMixin", "NDArrayView", "NDMask", "NativeArrayView", "device_of", "of_known_type"]
 
 
-_check_arguments(globals(), __name__)

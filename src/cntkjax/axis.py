@@ -1,10 +1,10 @@
 """Axes, in CNTK's place."""
 
 from .graph.annotations import EXACT as _EXACT
-from .graph.arguments import check_arguments as _check_arguments
+from .graph.arguments import public as _public
 from .graph.axis import Axis
 
 __all__ = ["Axis"]
 
 _EXACT.add(Axis)
-_check_arguments(globals(), "cntkjax.graph.axis")
+_public(Axis)

@@ -16,7 +16,7 @@ from .engine.data.feeds import as_array, sequences, to_ragged
 from .engine.data.interchange import device_array, pad_sequences
 from .engine.data.ragged import Ragged, SparseRows, offsets_of, ranges
 from .engine.run.result import Result
-from .graph.arguments import check_arguments as _check_arguments
+from .graph.arguments import public
 from .graph.errors import explain
 from .graph.shape import NDShape, Shape, as_shape, shape_text
 from .graph.variable import Variable as GraphVariable
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import jax
 
 
+@public
 class Value(DataMixin):
     """The data of one variable for a minibatch.
 
@@ -286,6 +287,7 @@ class Value(DataMixin):
     __str__ = __repr__
 
 
+@public
 class NativeValue(DataMixin, metaclass=ABCMeta):
     """``cntk_py.Value``: a Value as in CNTK's compiled module, with methods instead of properties.
 
@@ -381,6 +383,7 @@ def _sample_shape(ragged: Ragged) -> Shape:
     return (ragged.data.width,) if isinstance(ragged.data, SparseRows) else ragged.data.shape[1:]
 
 
+@public
 def asarray(value: object, dtype: DTypeLike | None = None) -> np.ndarray:
     """Convert a Value, parameter, constant, function without arguments, or anything that NumPy accepts to an array.
 
@@ -395,6 +398,7 @@ def asarray(value: object, dtype: DTypeLike | None = None) -> np.ndarray:
     return array if dtype is None else array.astype(dtype)
 
 
+@public
 def asvalue(variable: GraphVariable, data_array: object) -> Value:
     """Create a value for a variable from arrays, lists of sequences, or CSR matrices; see `Value.create`.
 
@@ -405,6 +409,7 @@ def asvalue(variable: GraphVariable, data_array: object) -> Value:
     return Value.create(variable, data_array)
 
 
+@public
 def like_input(variable: GraphVariable) -> Variable:
     """An input variable with the name, shape, element type and axes of a variable."""
     return Variable._new(
@@ -419,4 +424,3 @@ __all__ = [
 ]
 
 
-_check_arguments(globals(), __name__)

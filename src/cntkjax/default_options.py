@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any
 
 from .graph.annotations import EXACT
-from .graph.arguments import check_arguments as _check_arguments
+from .graph.arguments import public
 
 __all__ = ["default_options", "default_options_for", "default_override_or", "get_default_override",
            "get_global_option", "is_default_override", "set_global_option"]
@@ -28,6 +28,7 @@ _scopes: list[_OptionsContextManager] = []  # of the active `with` statements, t
 _global_options: dict[str, Any] = {}
 
 
+@public
 class default_override_or:
     """A parameter's default that ``default_options`` may override; ``value`` is used where it does not.
 
@@ -63,6 +64,7 @@ def _unwrapped(function: Layer | None) -> Layer | None:
     return inspect.unwrap(function) if callable(function) else function
 
 
+@public
 def default_options(**kwargs: Any) -> _OptionsContextManager:
     """Within ``with default_options(activation=relu):`` every layer that takes ``activation`` has that default.
 
@@ -75,6 +77,7 @@ def default_options(**kwargs: Any) -> _OptionsContextManager:
     return _OptionsContextManager(None, kwargs)
 
 
+@public
 def default_options_for(functions: Layer | Iterable[Layer], **kwargs: Any) -> _OptionsContextManager:
     """As ``default_options``, but only for the given function, or list or tuple of functions.
 
@@ -90,6 +93,7 @@ def default_options_for(functions: Layer | Iterable[Layer], **kwargs: Any) -> _O
     return _OptionsContextManager(scope, kwargs)
 
 
+@public
 def is_default_override(value: object) -> bool:
     """Whether ``value`` is a ``default_override_or``, that is, was not passed by the caller.
 
@@ -100,6 +104,7 @@ def is_default_override(value: object) -> bool:
     return isinstance(value, default_override_or)
 
 
+@public
 def get_default_override(function_or_class: Layer | None, **kwargs: object) -> Any:
     """The value of one argument: the caller's, else the innermost default for this function, else the function's own.
 
@@ -135,6 +140,7 @@ def _parameter_names(function_or_class: Layer) -> frozenset[str]:
     return frozenset(inspect.signature(function_or_class).parameters)
 
 
+@public
 def set_global_option(key: str, value: object) -> None:
     """Set an option of the process, such as ``'align_axis'``; unlike ``default_options`` it has no scope.
 
@@ -146,6 +152,7 @@ def set_global_option(key: str, value: object) -> None:
     _global_options[key] = value
 
 
+@public
 def get_global_option(key: str, default_value: object) -> Any:
     """The option set by ``set_global_option``, or ``default_value`` if it was never set.
 
@@ -157,4 +164,3 @@ def get_global_option(key: str, default_value: object) -> Any:
 
 
 EXACT.add(default_override_or)
-_check_arguments(globals(), __name__)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .engine.xla import devices as _devices
 from .graph.annotations import EXACT
-from .graph.arguments import check_arguments as _check_arguments
+from .graph.arguments import public
 from .graph.origin import call_stack
 from .graph.settings import Settings
 
@@ -28,6 +28,7 @@ __all__ = ["DeviceDescriptor", "DeviceKind", "all_devices", "cpu", "get_gpu_prop
            "set_matmul_precision", "try_set_default_device", "use_all_devices", "use_default_device"]
 
 
+@public
 class DeviceKind(IntEnum):
     """The kind of device that a ``DeviceDescriptor`` describes.
 
@@ -43,6 +44,7 @@ class DeviceKind(IntEnum):
         return f"DeviceKind.{self.name}"
 
 
+@public
 @dataclass(frozen=True)
 class DeviceDescriptor:
     """A device, returned by ``cpu()``, ``gpu()`` and ``all_devices()``; equal to others of the same kind and number.
@@ -80,6 +82,7 @@ class DeviceDescriptor:
 Device: TypeAlias = DeviceDescriptor | None  # None: the default device
 
 
+@public
 def cpu() -> DeviceDescriptor:
     """The CPU.
 
@@ -90,6 +93,7 @@ def cpu() -> DeviceDescriptor:
     return DeviceDescriptor(DeviceKind.CPU, 0)
 
 
+@public
 def gpu(device_id: int) -> DeviceDescriptor:
     """The accelerator with this number.
 
@@ -113,6 +117,7 @@ def gpu(device_id: int) -> DeviceDescriptor:
     return DeviceDescriptor(DeviceKind.GPU, device_id)
 
 
+@public
 def all_devices() -> tuple[DeviceDescriptor, ...]:
     """All devices of this process: first the accelerators by number, then the CPU.
 
@@ -130,6 +135,7 @@ class _Choice:
     excluded: frozenset[DeviceDescriptor] = frozenset()
 
 
+@public
 def try_set_default_device(new_default_device: DeviceDescriptor, acquire_device_lock: bool = False) -> bool:
     """Set the default device, also for JAX's own computations; False if it is excluded or locked by another process.
 
@@ -169,6 +175,7 @@ def _check(device: object, function: str) -> None:
         raise TypeError(f"{function}() needs a device such as cpu() or gpu(0), not {device!r}")
 
 
+@public
 def use_default_device() -> DeviceDescriptor:
     """The default device: the one set last, otherwise the first accelerator that is neither excluded nor locked by
     another process, otherwise the CPU.
@@ -192,6 +199,7 @@ def _first_eligible() -> DeviceDescriptor:
     raise RuntimeError("Device selection: every device is excluded or locked; see set_excluded_devices()")
 
 
+@public
 def use_all_devices(use: bool = True) -> int:
     """Train on all devices of this process at once; returns how many there are.
 
@@ -218,6 +226,7 @@ def use_all_devices(use: bool = True) -> int:
     return len(devices) if use else 1
 
 
+@public
 def set_excluded_devices(excluded_devices: Iterable[DeviceDescriptor] | DeviceDescriptor) -> None:
     """Exclude devices from the selection of the default device; a default device that is already set is kept.
 
@@ -237,6 +246,7 @@ def set_excluded_devices(excluded_devices: Iterable[DeviceDescriptor] | DeviceDe
         _devices.compute_on(jax_device(_first_eligible()))
 
 
+@public
 def get_gpu_properties(device: DeviceDescriptor) -> SimpleNamespace:
     """Properties of an accelerator: ``device_id``, ``name``, ``total_memory`` and ``version_major``/``version_minor``.
 
@@ -261,6 +271,7 @@ def get_gpu_properties(device: DeviceDescriptor) -> SimpleNamespace:
 _PRECISIONS = {"float32": "float32", "tf32": "tensorfloat32"}
 
 
+@public
 def set_matmul_precision(precision: str) -> None:
     """Sets the precision of float32 products and convolutions on GPUs, for programs that are compiled from now on.
 
@@ -306,4 +317,3 @@ for _name, _function in _CPP.items():
 
 
 EXACT.add(DeviceDescriptor)
-_check_arguments(globals(), __name__)

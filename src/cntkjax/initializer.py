@@ -32,7 +32,7 @@ from numpy.typing import DTypeLike
 
 from ._typing import Seed
 from .formats.containers import Dictionary
-from .graph.arguments import check_arguments as _check_arguments
+from .graph.arguments import public
 from .graph.mersenne import MersenneTwister64
 from .graph.seed import AUTO_SEED, resolve_seed
 
@@ -187,6 +187,7 @@ def _ranked(kind: str, scale: float, output_rank: int, filter_rank: int, seed: S
                        randomSeed=_seed(seed))
 
 
+@public
 def uniform(scale: float, seed: Seed | None = None) -> Initializer:
     """Uniform distribution between -scale and scale.
 
@@ -197,6 +198,7 @@ def uniform(scale: float, seed: Seed | None = None) -> Initializer:
     return Initializer(initializerType="uniform1", scale=float(scale), randomSeed=_seed(seed))
 
 
+@public
 def normal(scale: float, output_rank: int = SentinelValueForInferParamInitRank,
            filter_rank: int = SentinelValueForInferParamInitRank, seed: Seed | None = None) -> Initializer:
     """Normal distribution with mean 0 and standard deviation ``scale``; the ranks have no effect.
@@ -208,6 +210,7 @@ def normal(scale: float, output_rank: int = SentinelValueForInferParamInitRank,
     return _ranked("normal", scale, output_rank, filter_rank, seed)
 
 
+@public
 def truncated_normal(stdev: float, seed: Seed | None = None) -> Initializer:
     """Normal distribution with mean 0 and standard deviation ``stdev``; values beyond ±2 ``stdev`` are redrawn.
 
@@ -218,6 +221,7 @@ def truncated_normal(stdev: float, seed: Seed | None = None) -> Initializer:
     return Initializer(initializerType="TruncNormal", scale=float(stdev), randomSeed=_seed(seed))
 
 
+@public
 def xavier(scale: float = DefaultParamInitScale, output_rank: int = SentinelValueForInferParamInitRank,
            filter_rank: int = SentinelValueForInferParamInitRank, seed: Seed | None = None) -> Initializer:
     """Xavier initialization: uniform in ±scale √(3 / fan_in).
@@ -229,6 +233,7 @@ def xavier(scale: float = DefaultParamInitScale, output_rank: int = SentinelValu
     return _ranked("xavier", scale, output_rank, filter_rank, seed)
 
 
+@public
 def glorot_uniform(scale: float = DefaultParamInitScale, output_rank: int = SentinelValueForInferParamInitRank,
                    filter_rank: int = SentinelValueForInferParamInitRank, seed: Seed | None = None) -> Initializer:
     """Glorot initialization: uniform in ±scale √(6 / (fan_in + fan_out)).
@@ -242,6 +247,7 @@ def glorot_uniform(scale: float = DefaultParamInitScale, output_rank: int = Sent
     return _ranked("glorotUniform", scale, output_rank, filter_rank, seed)
 
 
+@public
 def glorot_normal(scale: float = DefaultParamInitScale, output_rank: int = SentinelValueForInferParamInitRank,
                   filter_rank: int = SentinelValueForInferParamInitRank, seed: Seed | None = None) -> Initializer:
     """Glorot initialization: normal with standard deviation scale √(2 / (fan_in + fan_out)).
@@ -255,6 +261,7 @@ def glorot_normal(scale: float = DefaultParamInitScale, output_rank: int = Senti
     return _ranked("glorotNormal", scale, output_rank, filter_rank, seed)
 
 
+@public
 def he_uniform(scale: float = DefaultParamInitScale, output_rank: int = SentinelValueForInferParamInitRank,
                filter_rank: int = SentinelValueForInferParamInitRank, seed: Seed | None = None) -> Initializer:
     """He initialization: uniform in ±scale √(6 / fan_in).
@@ -268,6 +275,7 @@ def he_uniform(scale: float = DefaultParamInitScale, output_rank: int = Sentinel
     return _ranked("heUniform", scale, output_rank, filter_rank, seed)
 
 
+@public
 def he_normal(scale: float = DefaultParamInitScale, output_rank: int = SentinelValueForInferParamInitRank,
               filter_rank: int = SentinelValueForInferParamInitRank, seed: Seed | None = None) -> Initializer:
     """He initialization: normal with standard deviation scale √(2 / fan_in).
@@ -281,6 +289,7 @@ def he_normal(scale: float = DefaultParamInitScale, output_rank: int = SentinelV
     return _ranked("heNormal", scale, output_rank, filter_rank, seed)
 
 
+@public
 def bilinear(kernel_width: int, kernel_height: int) -> Initializer:
     """Bilinear interpolation weights for a transposed convolution.
 
@@ -293,6 +302,7 @@ def bilinear(kernel_width: int, kernel_height: int) -> Initializer:
     return Initializer(initializerType="bilinear", kernelWidth=kernel_width, kernelHeight=kernel_height)
 
 
+@public
 def initializer_with_rank(initializer: Initializer, output_rank: int | None = None,
                           filter_rank: int | None = None) -> Initializer:
     """The initializer with its ranks set, if it has ranks. Used by layers, which know the meaning of their axes.
@@ -308,4 +318,3 @@ def initializer_with_rank(initializer: Initializer, output_rank: int | None = No
     return initializer.with_rank(output_rank, filter_rank)
 
 
-_check_arguments(globals(), __name__)

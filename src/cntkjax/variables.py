@@ -12,7 +12,7 @@ from ._typing import AnyArray, ArrayLike, ElementType, ShapeLike
 from .default_options import default_override_or, get_default_override
 from .device import Device
 from .engine.run.handover import STATE, settle
-from .graph.arguments import check_arguments as _check_arguments
+from .graph.arguments import public
 from .graph.axis import BATCH, UNKNOWN_AXES, AxesLike, Axis
 from .graph.dtypes import NUMBERS, as_dtype
 from .graph.errors import ShapeError, VariableShapeError, explain
@@ -37,6 +37,7 @@ from .tensor import ArrayMixin, TensorOpsMixin
 Init: TypeAlias = Initializer | ArrayLike | NDArrayView | default_override_or | None  # initial values
 
 
+@public
 class Record(dict):
     """An immutable dict whose items can be read as attributes.
 
@@ -64,6 +65,7 @@ class Record(dict):
         return Record(**{**self, **kwargs})
 
 
+@public
 class VariableMixin:
     """Properties of all variables, defined in the graph and repeated here where CNTK has them."""
 
@@ -148,6 +150,7 @@ class VariableMixin:
         return self
 
 
+@public
 class Variable(VariableMixin, TensorOpsMixin, GraphVariable):
     """An edge of a graph: an input, a placeholder, or the output of a function.
 
@@ -247,6 +250,7 @@ class _LeafMixin(ArrayMixin, Variable, Leaf):
         return repr(self)
 
 
+@public
 class Parameter(_LeafMixin):
     """A trainable value.
 
@@ -287,6 +291,7 @@ class Parameter(_LeafMixin):
         )
 
 
+@public
 class Constant(_LeafMixin):
     """A value that training does not change.
 
@@ -427,4 +432,3 @@ classes.variable, classes.parameter, classes.constant = Variable._new, Parameter
 __all__ = ["Constant", "GraphFunction", "Parameter", "Record", "Variable", "VariableMixin", "tensor"]
 
 
-_check_arguments(globals(), __name__)

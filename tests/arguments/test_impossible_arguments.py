@@ -164,3 +164,16 @@ def test_every_public_function_is_called(tmp_path, monkeypatch):
             if public[0] != "_" and not inspect.ismodule(thing) and is_checked(function) and thing not in called:
                 missing.add(public)
     assert missing - left_out == set()
+
+
+def test_the_arguments_of_every_public_function_are_checked():
+    """Of those that the package has itself, `from .file import *` and CNTK's further names for them included."""
+    unchecked = set()
+    for name in PUBLIC:
+        module = importlib.import_module(f"cntkjax.{name}".rstrip("."))
+        functions = [getattr(module, public) for public in getattr(module, "__all__", ())]
+        unchecked |= {
+            f"{name}.{f.__name__}" for f in functions
+            if inspect.isfunction(f) and f.__module__.startswith(module.__name__) and not is_checked(f)
+        }
+    assert unchecked == set()

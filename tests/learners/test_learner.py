@@ -317,7 +317,7 @@ def test_the_state_is_keyed_by_link():
 def test_any_optax_transformation_is_a_rule():
     w, reference = Weights([1.0, -2.0]), np.array([1.0, -2.0], np.float32)
     rule = [("adam", optax.scale_by_adam()), ("rate", optax.scale(0.1))]
-    learner = L.Learner([w], 1.0, rule, L.Options(minibatch_size=L.IGNORE))
+    learner = L.Learner([w], 1.0, rule, L.LearnerOptions(minibatch_size=L.IGNORE))
     adam = optax.adam(0.1)
     state = adam.init(reference)
     for n in (2, 5):

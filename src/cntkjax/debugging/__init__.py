@@ -1,6 +1,5 @@
 """Debugging and profiling of models."""
 
-from ..graph.arguments import check_arguments as _check_arguments
 from ._dump import dump_function, dump_signature
 from .debug import (
     DEBUG_USAGE,
@@ -25,4 +24,3 @@ __all__ = [
     "start_profiler", "stop_profiler", "user_function",
 ]
 
-_check_arguments(globals(), __name__)

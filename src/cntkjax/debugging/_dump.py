@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from ..graph.arguments import public
 from ..graph.axis import UNKNOWN_AXES, Axis
 from ..graph.function import Function as GraphFunction
 from ..graph.variable import Variable, kind_of
@@ -14,6 +15,7 @@ _DIGITS = "abcdefghijklmnopqrstuvwxyz"
 _FIRST_AXIS = _DIGITS.index("n")  # sequence axes are n*, o*, ..., as lengths are
 
 
+@public
 def dump_signature(root: Function, tag: str | None = None) -> None:
     """Prints the signature of a function. As in CNTK, `tag` has no effect.
 
@@ -25,6 +27,7 @@ def dump_signature(root: Function, tag: str | None = None) -> None:
     print(root)
 
 
+@public
 def dump_function(root: Function, tag: str | None = None) -> None:
     """Prints the signature of a function and all nodes of its graph, with those inside of blocks, from the root down.
 

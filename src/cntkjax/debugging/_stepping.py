@@ -9,6 +9,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from ..graph import edit
+from ..graph.arguments import public
 from ..graph.build import composite
 from ..graph.function import Function as GraphFunction
 from ..graph.variable import Variable, producer
@@ -186,6 +187,7 @@ class _DebugCloner(edit.Cloner):
         return composite(producer(outputs[0])) if len(outputs) == 1 else combine(outputs)  # type: ignore[return-value, arg-type]
 
 
+@public
 def debug_model(
     model: Function, in_stream: TextIO = sys.stdin, out_stream: TextIO = sys.stdout,
     exit_func: Callable[[int], object] | None = sys.exit,

@@ -5,6 +5,7 @@ import warnings
 
 from .._typing import FileName
 from ..engine.run.compilations import CompilationReport, report
+from ..graph.arguments import public
 from ..graph.seed import set_fixed_random_seed
 from ..graph.settings import Settings
 from ..ops import output_variable
@@ -19,6 +20,7 @@ __all__ = [
 ]
 
 
+@public
 def force_deterministic(seed: int) -> None:
     """Seeds all random numbers, and uses only deterministic algorithms: runs are identical bit by bit.
 
@@ -31,6 +33,7 @@ def force_deterministic(seed: int) -> None:
     Settings.deterministic = True
 
 
+@public
 def set_checked_mode(enable: bool) -> None:
     """Checks every result for NaN if enabled; an error names the operation. Computation is slower.
 
@@ -42,6 +45,7 @@ def set_checked_mode(enable: bool) -> None:
     Settings.checked = _flag("set_checked_mode", enable)
 
 
+@public
 def set_computation_network_trace_level(level: int) -> None:
     """Sets how much is reported about programs: from level 1 on, each compilation is reported on stderr.
 
@@ -59,6 +63,7 @@ def set_computation_network_trace_level(level: int) -> None:
     Settings.trace_level = level
 
 
+@public
 def set_node_timing(enable: bool) -> None:
     """Runs and times each operation separately if enabled, before a minibatch is computed as a whole.
 
@@ -83,6 +88,7 @@ def set_node_timing(enable: bool) -> None:
     Settings.timed = _flag("set_node_timing", enable)
 
 
+@public
 def compilation_report() -> CompilationReport:
     """How much of this process's time was compilation: a record with totals and all programs, which prints as a table.
 
@@ -108,6 +114,7 @@ def _flag(function: str, value: bool) -> bool:
     return value
 
 
+@public
 def save_as_legacy_model(root_op: Function, filename: FileName) -> None:
     """Saves a model in the format of CNTK 2, with a warning: the format of CNTK 1 can only be read, not written.
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 
 from ..engine.run import profiler as _profiler
+from ..graph.arguments import public
 
 __all__ = ["start_profiler", "stop_profiler", "enable_profiler", "disable_profiler"]
 
@@ -22,6 +23,7 @@ class _State:
     recording: bool = False
 
 
+@public
 def start_profiler(dir: str = "profiler", sync_gpu: bool = True, reserve_mem: int = 32 * 1024 * 1024) -> None:
     """Prepares profiling; ``enable_profiler`` starts recording.
 
@@ -50,6 +52,7 @@ def start_profiler(dir: str = "profiler", sync_gpu: bool = True, reserve_mem: in
     _profiler.start()
 
 
+@public
 def enable_profiler() -> None:
     """Starts or resumes recording; has no effect before ``start_profiler``.
 
@@ -62,6 +65,7 @@ def enable_profiler() -> None:
         _State.recording = True
 
 
+@public
 def disable_profiler() -> None:
     """Pauses recording; ``enable_profiler`` resumes it.
 
@@ -74,6 +78,7 @@ def disable_profiler() -> None:
         _profiler.stop_trace()
 
 
+@public
 def stop_profiler() -> None:
     """Ends profiling, and writes the files.
 

@@ -13,6 +13,7 @@ from ..engine.data.feeds import to_ragged, with_start_flags
 from ..engine.lower.carry import Memory
 from ..engine.run.minibatch import Feeds
 from ..engine.train.step import Step
+from ..graph.arguments import public
 from ..graph.errors import ArgumentError, explain
 from ..graph.proxy import delegates_to, unwrap
 from ..graph.variable import Variable as GraphVariable
@@ -96,6 +97,7 @@ class EvaluatorCore:
         print("cntkjax: nodes are compiled together and have no times of their own; see jax.profiler.trace")
 
 
+@public
 @delegates_to(EvaluatorCore)
 class Evaluator(EvaluatorCore):
     """Computes the average of a function over minibatches of test data.

@@ -16,6 +16,7 @@ from ..engine.lower.carry import Memory
 from ..engine.run.minibatch import Feeds
 from ..engine.run.prediction import Call, Prediction
 from ..engine.run.program_cache import plan_of
+from ..graph.arguments import public
 from ..graph.errors import explain
 from ..graph.shape import is_known, shape_text
 from ..graph.variable import Variable as GraphVariable
@@ -31,6 +32,7 @@ Output: TypeAlias = "Function | Variable"
 _MOST_SHAPES = 256  # for which an executable is bound
 
 
+@public
 class Predictor:
     """A function with the values that its parameters have now: later training and edits do not change the answers.
 

@@ -20,32 +20,31 @@ from .annotations import parameters_of
 from .explaining import PACKAGE, Call, unfit_error
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 _CHECKED = "_arguments_checked"
 
 
-def check_arguments(namespace: dict[str, Any], package: str, prefix: str = "", operands: bool = False) -> None:
-    """Check the arguments of the public functions and classes that a namespace has from a package (its `__all__`).
+def public(thing: T) -> T:
+    """Check the arguments of a function, or of the constructor and the public methods of a class. A decorator."""
+    if inspect.isclass(thing):
+        _check_members(thing)
+        return thing
+    return checked(thing, thing.__name__)  # type: ignore[type-var, attr-defined]
 
-    They are replaced in the modules that define them and in public modules of the package, too, so that there is one
-    object for each. With `operands`, errors are extended by the operation and its operands.
-    """
-    modules = [m for name, m in sys.modules.items() if name.startswith(package) and "._" not in name]
-    for name in namespace.get("__all__", list(namespace)):
-        thing: Any = namespace.get(name)  # None: it is loaded when it is used
-        module = getattr(thing, "__module__", None) or ""
-        if name[0] == "_" or not module.startswith(package):
-            continue
-        if inspect.isclass(thing):
-            _check_members(thing)
-        elif inspect.isfunction(thing) and not is_checked(thing):
-            own_name, namespace[name] = thing.__name__, checked(thing, prefix + name, operands)
-            for home in (sys.modules[module], *modules):
-                if vars(home).get(own_name) is thing:
-                    setattr(home, own_name, namespace[name])
+
+def public_operation(f: F) -> F:
+    """Check the arguments of an operation, whose errors are extended by its operands. A decorator."""
+    return checked(f, f.__name__, operands=True)
+
+
+def internal(f: F) -> F:
+    """Mark a method of a public class that the package calls, in the midst of its work: it is not checked."""
+    setattr(f, _CHECKED, True)
+    return f
 
 
 def _check_members(cls: type) -> None:
-    """Check the arguments of the constructor and the public methods that a class defines."""
+    """Check the constructor that a class defines, and the public methods that it has from this package."""
     for base in cls.__mro__:
         if not base.__module__.startswith("cntkjax") or issubclass(base, BaseException):
             continue

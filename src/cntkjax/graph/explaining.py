@@ -7,14 +7,15 @@ operands of an operation. Those of users' code, and of a library at work on othe
 
 from __future__ import annotations
 
-import dis
+import linecache
 import os
 import re
 import reprlib
 import sys
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from types import FrameType, ModuleType, TracebackType
+from types import ModuleType
 from typing import Any
 
 from .annotations import Annotation
@@ -105,31 +106,23 @@ def _pieces(value: object, depth: int = 3) -> Iterator[object]:
 
 def _is_accident(error: Exception) -> bool:
     """True if Python or a library raised it inside the package, and not the package itself."""
-    frames = list(_frames(error.__traceback__))[1:]
+    frames = traceback.extract_tb(error.__traceback__)[1:]
     if not frames or not isinstance(error, _ACCIDENTS):
         return False
     if isinstance(error, _UnfitError):
         return True
-    frame, position = frames[-1]
-    if not frame.f_code.co_filename.startswith(PACKAGE):
+    file, line, column = frames[-1].filename, frames[-1].lineno, frames[-1].colno
+    if not file.startswith(PACKAGE):
         return True
-    try:
-        operation = next(i.opname for i in dis.get_instructions(frame.f_code) if i.offset == position)
-    except Exception:  # another interpreter: the error stays as it is
+    if line is None or column is None:  # an interpreter that keeps no positions
         return False
-    return operation not in ("RAISE_VARARGS", "RERAISE")
+    return not linecache.getline(file, line)[column:].startswith("raise")
 
 
 def _is_users(error: Exception) -> bool:
     """True if it was raised in code that the package called, such as a callback."""
-    modules = (frame.f_globals.get("__name__", "") for frame, _ in _frames(error.__traceback__))
+    modules = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__))
     return any(module.partition(".")[0] not in _LIBRARIES for module in modules)
-
-
-def _frames(traceback: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
-    while traceback is not None:
-        yield traceback.tb_frame, traceback.tb_lasti
-        traceback = traceback.tb_next
 
 
 def _named(title: str, message: str, operands: Iterable[tuple[str, Variable]]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..graph.arguments import check_arguments as _check_arguments
+from ..graph.arguments import public
 from ..graph.proxy import add_members
 from ..ops.functions import Function
 from ._from_jax import from_jax
@@ -14,6 +14,7 @@ from ._to_jax import JaxFunction, to_jax
 __all__ = ["JaxFunction", "export_stablehlo", "from_flax", "from_jax", "leaf_names", "to_flax", "to_jax"]
 
 
+@public
 def export_stablehlo(function: Function, path: str | os.PathLike[str]) -> None:
     """Write what a Function computes as a file for ``jax.export.deserialize``, for any size of batch.
 
@@ -34,4 +35,3 @@ def __getattr__(name: str) -> object:
         return getattr(_flax, name)
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
-_check_arguments(globals(), __name__)

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from .._typing import PyTree
+from ..graph.arguments import public
 from ..graph.build import composite
 from ..ops._operand import Operand, as_list, as_variables
 from ..ops.functions import Function
@@ -16,6 +17,7 @@ from ..primitives.jax_function import JaxCall
 from ..variables import Constant, Parameter
 
 
+@public
 def from_jax(
     f: Callable[..., PyTree], parameters: PyTree, operands: Operand | Sequence[Operand], *, state: PyTree = None,
     random: bool = False, name: str = "",

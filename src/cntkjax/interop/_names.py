@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ..graph.arguments import public
 from ..graph.names import numbered
 from ..graph.variable import Leaf, kind_of
 
 
+@public
 def leaf_names(leaves: Iterable[Leaf]) -> dict[str, Leaf]:
     """Parameters or constants by name, in their order; repeated names are numbered, ``W``, ``W_1``, ...
 

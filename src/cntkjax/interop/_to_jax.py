@@ -16,6 +16,7 @@ from ..engine.plan.plan import Plan
 from ..engine.run import pure_function as pure
 from ..engine.run.handover import STATE, settle
 from ..engine.run.index_check import check_constant_indices
+from ..graph.arguments import public
 from ..graph.errors import ShapeError, explain
 from ..graph.shape import matches, shape_text
 from ..graph.variable import Leaf, Variable, value_of
@@ -25,6 +26,7 @@ from ._names import leaf_names
 Input: TypeAlias = "ArrayLike | tuple[ArrayLike, ArrayLike | None]"  # data, or data and lengths of sequences
 
 
+@public
 class JaxFunction:
     """``f(parameters, *inputs)``: a Function as a pure function. See ``to_jax``.
 
@@ -104,6 +106,7 @@ class JaxFunction:
         return f"JaxFunction of {self.function}"
 
 
+@public
 def to_jax(function: Function) -> tuple[JaxFunction, dict[str, jax.Array]]:
     """A Function as a pure JAX function and its parameters: ``f, parameters = to_jax(function)``.
 

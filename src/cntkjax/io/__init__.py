@@ -2,7 +2,6 @@
 
 from ..core import Value
 from ..device import use_default_device
-from ..graph.arguments import check_arguments as _check_arguments
 from ..logging import TraceLevel, get_trace_level
 from ..tensor import ArrayMixin
 from ..variables import Record
@@ -56,4 +55,3 @@ __all__ = [
     "sequence_to_cntk_text_format",
 ]
 
-_check_arguments(globals(), __name__)

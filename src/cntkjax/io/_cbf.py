@@ -23,6 +23,7 @@ import numpy as np
 from .._typing import FileName
 from ..engine.data.ragged import Ragged, SparseRows, offsets_of, ranges
 from ..formats.containers import Dictionary
+from ..graph.arguments import public
 from ..variables import Record
 from ._ctf_rows import canonical
 from ._files import open_binary
@@ -41,6 +42,7 @@ class _Stream:
     dtype: np.dtype
 
 
+@public
 def CBFDeserializer(filename: FileName, streams: Mapping[str, Record] = {}) -> Dictionary:
     """Reads CNTK binary format.
 

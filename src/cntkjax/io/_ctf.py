@@ -12,6 +12,7 @@ import numpy as np
 from .._typing import FileName
 from ..engine.data.ragged import Ragged, offsets_of
 from ..formats.containers import Dictionary
+from ..graph.arguments import public
 from ..graph.origin import call_stack
 from ..variables import Record
 from ._ahead import ReadAhead
@@ -27,6 +28,7 @@ CHUNK_SIZE = 32 * 2**20  # bytes
 _FEW = 8  # a chunk is not read for less than this part of its sequences
 
 
+@public
 def CTFDeserializer(filename: FileName, streams: Mapping[str, Record]) -> Dictionary:
     """Reads CNTK text format: rows of ``[sequence id] |stream values |sparse_stream index:value ... |# comment``.
 

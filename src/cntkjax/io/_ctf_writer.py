@@ -9,7 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from ..graph.arguments import public
 
+
+@public
 def sequence_to_cntk_text_format(seq_idx: int, alias_tensor_map: Mapping[str, Any]) -> str:
     """Formats one sequence in CNTK text format: its rows, joined with newlines.
 

@@ -22,6 +22,7 @@ import numpy as np
 
 from ..engine.data.ragged import SparseRows, offsets_of, ranges
 from ..formats.containers import Dictionary
+from ..graph.arguments import public
 from ..variables import Record
 from . import _mlf_vectorized
 from ._files import open_binary
@@ -36,6 +37,7 @@ _MAX_FRAME = 2**31 - 1  # in a feature file
 _SCRIPT = re.compile(r"(?:(?P<name>[^=]+)=)?(?P<file>.+)\[(?P<first>[0-9]+),(?P<last>[0-9]+)\]")
 
 
+@public
 def HTKFeatureDeserializer(streams: Mapping[str, Record]) -> Dictionary:
     """Reads features of speech; a script file lists the feature files of each stream.
 
@@ -72,6 +74,7 @@ def HTKFeatureDeserializer(streams: Mapping[str, Record]) -> Dictionary:
     return Dictionary(_deserializers=descriptions)
 
 
+@public
 def HTKMLFDeserializer(
     label_mapping_file: str, streams: Mapping[str, Record], phoneBoundaries: bool = False
 ) -> Dictionary:
@@ -96,6 +99,7 @@ def HTKMLFDeserializer(
     return Dictionary(type="HTKMLFDeserializer", input={name: definition})
 
 
+@public
 def HTKMLFBinaryDeserializer(streams: Mapping[str, Record]) -> Dictionary:
     """Reads the labels of frames from binary master label files (``BinaryMasterLabels``), as sparse one-hot vectors.
 

@@ -16,6 +16,7 @@ import numpy as np
 from .._typing import FileName, Shape
 from ..engine.data.ragged import Ragged, SparseRows
 from ..formats.containers import Dictionary
+from ..graph.arguments import public
 from ..variables import Record
 from ._buffers import Buffers
 from ._ctf import CHUNK_SIZE
@@ -34,6 +35,7 @@ _MOST_THREADS = 8
 _LIST_FOLDER = ".../"  # prefix of paths relative to the folder of the list
 
 
+@public
 def ImageDeserializer(filename: FileName, streams: Mapping[str, Record], max_pixels: int = MAX_PIXELS) -> Dictionary:
     """Reads image files that are listed in a text file, with a label each. Requires Pillow.
 
@@ -61,6 +63,7 @@ def ImageDeserializer(filename: FileName, streams: Mapping[str, Record], max_pix
     return _describe("ImageDeserializer", filename, streams, max_pixels)
 
 
+@public
 def Base64ImageDeserializer(
     filename: FileName, streams: Mapping[str, Record], max_pixels: int = MAX_PIXELS
 ) -> Dictionary:

@@ -14,6 +14,7 @@ import numpy as np
 from .._typing import Count, Shape
 from ..device import DeviceDescriptor
 from ..engine.data.ragged import Ragged, SparseRows
+from ..graph.arguments import public
 from ._ahead import END, Failure, ItemsAhead
 from ._iterables import Item, passes_over
 from ._minibatch_data import Minibatch, MinibatchData
@@ -31,6 +32,7 @@ StreamType: TypeAlias = "Variable | Shape | int | Any"
 _EMPTY = "from_iterable: a sweep through the data has no items; expected at least one"
 
 
+@public
 def from_iterable(
     data: Iterable[Any] | Callable[[], Iterable[Any]] | str | os.PathLike[str],
     streams: Mapping[str, StreamType] | None = None,
@@ -87,6 +89,7 @@ class _Position(NamedTuple):
     buffer: deque[Any]
 
 
+@public
 class IterableSource(UserMinibatchSource):
     """See ``from_iterable``.
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..formats.containers import Dictionary
+from ..graph.arguments import public
 from ..variables import Record
 from ._files import open_binary
 from ._number_parsing import parse_decimal
@@ -21,6 +22,7 @@ from .deserializer import register_deserializer
 _ENTRY = re.compile(r"(?P<name>[^=]+)=(?P<file>[^\[]*)\[(?P<first>[0-9]+)(?:,[0-9]+)?\]")
 
 
+@public
 def LatticeDeserializer(lattice_index_file: str, streams: Mapping[str, Record]) -> Dictionary:
     """Reads the lattices of utterances, for ``lattice_sequence_with_softmax``.
 

@@ -9,6 +9,7 @@ import numpy as np
 from .._typing import AnyArray, Shape
 from ..core import Value
 from ..engine.data.ragged import Ragged
+from ..graph.arguments import public
 from ..tensor import ArrayMixin
 from ._streams import StreamInformation
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from ..graph.variable import Variable
 
 
+@public
 class MinibatchData(ArrayMixin):
     """The sequences of one stream in a minibatch.
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..device import DeviceDescriptor
 from ..engine.data.ragged import Ragged
+from ..graph.arguments import public
 from ..logging import TraceLevel, get_trace_level
 from ..variables import Record
 from ._base_source import BaseSource, parse_request
@@ -31,6 +32,7 @@ from .deserializer import Deserializer, open_deserializer
 _POSITION = "minibatchSourcePosition"  # the key in checkpoints
 
 
+@public
 class MinibatchSource(BaseSource):
     """Reads minibatches of whole sequences from one or several deserializers.
 

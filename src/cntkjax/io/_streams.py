@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._typing import Count, DTypeLike, Shape
+from ..graph.arguments import public
 from ..graph.shape import NDShape
 from ..variables import Record
 
@@ -22,6 +23,7 @@ DEFAULT_RANDOMIZATION_WINDOW_IN_CHUNKS = 128
 """Default size of the randomization window: how many chunks are shuffled together."""
 
 
+@public
 class StreamDefs(Record):
     """The streams of a deserializer: ``StreamDefs(name=StreamDef(...), ...)``.
 
@@ -31,6 +33,7 @@ class StreamDefs(Record):
     """
 
 
+@public
 def StreamDef(
     field: str | None = None,
     shape: Count | Sequence[Count] | None = None,
@@ -73,6 +76,7 @@ def StreamDef(
     )
 
 
+@public
 class StreamConfiguration:
     """Configures one stream of a deserializer, as CNTK's compiled module does.
 
@@ -95,6 +99,7 @@ class StreamConfiguration:
         self.m_stream_alias, self.m_defines_mb_size = stream_alias, defines_mb_size
 
 
+@public
 class StreamInformation:
     """Describes a stream of a minibatch source; minibatches are dictionaries with these as keys.
 

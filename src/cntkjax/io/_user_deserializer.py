@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from ..engine.data.ragged import Ragged, SparseRows
+from ..graph.arguments import public
 from ._streams import StreamInformation, sample_size
 from .deserializer import ChunkedDeserializer
 
 
+@public
 class UserDeserializer:
     """Base class of deserializers in Python: override ``stream_infos``, ``num_chunks`` and ``get_chunk``.
 

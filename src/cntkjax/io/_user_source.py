@@ -10,6 +10,7 @@ import numpy as np
 from .._typing import Count
 from ..device import DeviceDescriptor
 from ..engine.data.ragged import Ragged
+from ..graph.arguments import public
 from ..graph.shape import is_unknown
 from ..variables import Record
 from ._base_source import BaseSource, parse_request
@@ -18,6 +19,7 @@ from ._streams import FULL_DATA_SWEEP, INFINITELY_REPEAT, StreamInformation
 from ._user_deserializer import as_sequences
 
 
+@public
 class UserMinibatchSource(BaseSource):
     """Base class of minibatch sources in Python: override ``stream_infos`` and ``next_minibatch``.
 
@@ -71,6 +73,7 @@ class UserMinibatchSource(BaseSource):
         """Resumes from the position at which ``get_checkpoint_state`` was called."""
 
 
+@public
 class MinibatchSourceFromData(UserMinibatchSource):
     """Reads minibatches from data in memory, in order; the last one of a sweep may be smaller.
 

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from .._typing import FileName
-from ..graph.arguments import check_arguments as _check_arguments
+from ..graph.arguments import public
 from ._image_transforms import TransformRandom, as_transform
 
 Range = float | tuple[float, float]
 
 
+@public
 class ImageTransform(dict[str, Any]):
     """Description of a transform for an image deserializer; calling it applies the transform to an array.
 
@@ -41,6 +42,7 @@ class ImageTransform(dict[str, Any]):
         return as_transform(self)(image, TransformRandom(seed))
 
 
+@public
 def crop(
     crop_type: str = "center",
     crop_size: int | tuple[int, int] = 0,
@@ -77,6 +79,7 @@ def crop(
     })
 
 
+@public
 def scale(
     width: int,
     height: int,
@@ -112,6 +115,7 @@ def scale(
     })
 
 
+@public
 def mean(filename: FileName) -> ImageTransform:
     """Subtracts a mean image. Images of another size are left unchanged, with a warning.
 
@@ -127,6 +131,7 @@ def mean(filename: FileName) -> ImageTransform:
     return ImageTransform({"type": "Mean", "meanFile": filename})
 
 
+@public
 def color(
     brightness_radius: float = 0.0, contrast_radius: float = 0.0, saturation_radius: float = 0.0
 ) -> ImageTransform:
@@ -157,7 +162,6 @@ def _pair(value: Range) -> str:
     return ":".join(f"{number:g}" for number in pair)
 
 
-_check_arguments(globals(), __name__)
 
 
 __all__ = ["ImageTransform", "Range", "color", "crop", "mean", "scale"]

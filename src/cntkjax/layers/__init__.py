@@ -2,7 +2,6 @@
 
 from ..axis import Axis
 from ..default_options import default_options, default_override_or, get_default_override, is_default_override
-from ..graph.arguments import check_arguments as _check_arguments
 from ..graph.shape import INFERRED as InferredDimension
 from ..initializer import SentinelValueForAutoSelectRandomSeed, glorot_uniform
 from ..ops import (
@@ -62,4 +61,3 @@ from .typing import ParameterTensor, Sequence, SequenceOver, SequenceOverMeta, S
 from . import models  # isort: skip - it needs the layers above
 from .models import AttentionModel, attention  # isort: skip
 
-_check_arguments(globals(), __name__)

@@ -10,6 +10,7 @@ import numpy as np
 
 from .._typing import Count
 from ..default_options import default_override_or, get_default_override
+from ..graph.arguments import public
 from ..graph.errors import explain
 from ..initializer import glorot_uniform
 from ..internal.sanitize import _as_tuple
@@ -98,6 +99,7 @@ def _as_filter(dimensions: int, filter_shape: Axes, layer: str) -> tuple[int, ..
 
 
 # Above 60 lines: signature and docstring take 39 of them.
+@public
 def Convolution(
     filter_shape: Axes,
     num_filters: Axes | None = None,
@@ -201,6 +203,7 @@ def _without_axes(x: Function, no_filters: bool, steps: bool) -> Function:
     return reshape(x, (), begin, end) if begin < end else x
 
 
+@public
 def SequentialConvolution(
     filter_shape: Axes,
     num_filters: Axes | None = None,
@@ -257,6 +260,7 @@ def SequentialConvolution(
     return convolve
 
 
+@public
 def ConvolutionTranspose(
     filter_shape: Axes,
     num_filters: Axes,
@@ -349,7 +353,7 @@ def _of_dimensions(layer: Layer, dimensions: int, *omitted: str) -> Layer:
     {shape}
     """
     of_dimensions.__signature__ = signature  # type: ignore[attr-defined]
-    return of_dimensions
+    return public(of_dimensions)
 
 
 _LOW_LEVEL = ("sharing", "max_temp_mem_size_in_samples")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..default_options import default_override_or, get_default_override
+from ..graph.arguments import public
 from ..graph.errors import explain
 from ..graph.function import Function as GraphFunction
 from ..graph.shape import INFERRED as InferredDimension
@@ -59,6 +60,7 @@ def _inject_name(f: Any, name: str) -> Any:  # CNTK's helper takes whatever a la
     return alias(f, name=name) if len(outputs) == 1 else combine(outputs, name=name)
 
 
+@public
 class UntestedBranchError(NotImplementedError):
     """An option that CNTK does not implement either."""
 
@@ -66,6 +68,7 @@ class UntestedBranchError(NotImplementedError):
         super().__init__(f"{name}: CNTK has no such option either")
 
 
+@public
 def ForwardDeclaration(name: str = "forward_declaration") -> Variable:
     """A placeholder for a function that is defined later: ``resolve_to(function)`` closes the loop.
 
@@ -88,6 +91,7 @@ def _resolve(declared: Variable, value: Operand) -> None:
     combine([value]).replace_placeholders({declared: value})
 
 
+@public
 def Stabilizer(
     steepness: float = 4, enable_self_stabilization: Flag = default_override_or(True), name: str = ""
 ) -> Function:
@@ -160,6 +164,7 @@ class _Cell:
         return h if self.P is None else times(self.stabilize_h(h), self.P)
 
 
+@public
 def LSTM(
     shape: int | Sequence[int],
     cell_shape: int | Sequence[int] | None = None,
@@ -206,6 +211,7 @@ def LSTM(
     return lstm
 
 
+@public
 def RNNStep(
     shape: int | Sequence[int],
     cell_shape: int | Sequence[int] | None = None,
@@ -239,6 +245,7 @@ def RNNStep(
     return rnn_step
 
 
+@public
 def RNNUnit(
     shape: int | Sequence[int],
     cell_shape: int | Sequence[int] | None = None,
@@ -267,6 +274,7 @@ def RNNUnit(
     return RNNStep(shape, cell_shape, name=name, **options)
 
 
+@public
 def GRU(
     shape: int | Sequence[int],
     cell_shape: int | Sequence[int] | None = None,

@@ -8,12 +8,14 @@ from functools import partial
 from types import FunctionType, MethodType
 from typing import Any
 
+from ..graph.arguments import public
 from ..graph.errors import ShapeError, explain
 from ..ops.functions import Function, identity
 from ._arguments import Layer, Operand
 from .blocks import _inject_name
 
 
+@public
 def Sequential(layers: Layer | Sequence[object], name: str = "") -> Function:
     """Layers applied one after the other; a tuple of layers is applied side by side, with an output for each.
 
@@ -39,6 +41,7 @@ def Sequential(layers: Layer | Sequence[object], name: str = "") -> Function:
     return _inject_name(composed, name)
 
 
+@public
 def For(what_range: Iterable[object], constructor: Callable[..., Layer], name: str = "") -> Function:
     """One layer for each item of a range, one after the other: ``constructor(item)``, or ``constructor()``.
 
@@ -73,6 +76,7 @@ def _sum(layer: str, left: Any, right: Any) -> Function:
         )) from error
 
 
+@public
 def SequentialClique(functions: Sequence[Layer], name: str = "") -> Layer:
     """Layers one after the other; the input of each is the sum of x and the outputs of all layers before it.
 
@@ -96,6 +100,7 @@ def SequentialClique(functions: Sequence[Layer], name: str = "") -> Layer:
     return clique
 
 
+@public
 def ResNetBlock(f: Layer, name: str = "") -> Layer:
     """A layer with a shortcut: ``f(x) + x``.
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from .._typing import ArrayLike, Seed
 from ..default_options import default_override_or, get_default_override, is_default_override
+from ..graph.arguments import public
 from ..graph.errors import explain
 from ..graph.shape import UNKNOWN_SHAPE
 from ..initializer import SentinelValueForAutoSelectRandomSeed, glorot_uniform
@@ -53,6 +54,7 @@ from ._convolution import (
 from .blocks import _INFERRED, UntestedBranchError, _initializer_for
 
 
+@public
 def Dense(
     shape: int | Sequence[int],
     activation: ActivationOption = default_override_or(identity),
@@ -102,6 +104,7 @@ def Dense(
     return dense
 
 
+@public
 def Embedding(
     shape: int | Sequence[int] | None = None,
     init: Init = default_override_or(glorot_uniform()),
@@ -149,6 +152,7 @@ def Embedding(
     return embed
 
 
+@public
 def Activation(activation: ActivationOption = default_override_or(identity), name: str = "") -> Function:
     """An activation function as a layer.
 
@@ -169,6 +173,7 @@ def Activation(activation: ActivationOption = default_override_or(identity), nam
     return activate
 
 
+@public
 def Dropout(
     dropout_rate: float | None = None, keep_prob: float | None = None,
     seed: Seed = SentinelValueForAutoSelectRandomSeed, name: str = "",
@@ -223,6 +228,7 @@ def _Pooling(
     return pool
 
 
+@public
 def MaxPooling(
     filter_shape: Axes, strides: Axes = 1, pad: AxisFlags = default_override_or(False), name: str = ""
 ) -> Function:
@@ -240,6 +246,7 @@ def MaxPooling(
     return _Pooling(MAX_POOLING, filter_shape, strides=strides, pad=pad, op_name="MaxPooling", name=name)
 
 
+@public
 def AveragePooling(
     filter_shape: Axes, strides: Axes = 1, pad: AxisFlags = default_override_or(False), name: str = ""
 ) -> Function:
@@ -255,6 +262,7 @@ def AveragePooling(
     return _Pooling(AVG_POOLING, filter_shape, strides=strides, pad=pad, op_name="AveragePooling", name=name)
 
 
+@public
 def GlobalMaxPooling(name: str = "") -> Function:
     """The largest value of each channel.
 
@@ -268,6 +276,7 @@ def GlobalMaxPooling(name: str = "") -> Function:
     return _Pooling(MAX_POOLING, None, op_name="GlobalMaxPooling", name=name)
 
 
+@public
 def GlobalAveragePooling(name: str = "") -> Function:
     """The mean of each channel.
 
@@ -281,6 +290,7 @@ def GlobalAveragePooling(name: str = "") -> Function:
     return _Pooling(AVG_POOLING, None, op_name="GlobalAveragePooling", name=name)
 
 
+@public
 def MaxUnpooling(filter_shape: Axes, strides: Axes = 1, pad: AxisFlags = False, name: str = "") -> Function:
     """Inverts `MaxPooling`: values go where the maxima of the windows were, zeros elsewhere.
 
@@ -305,6 +315,7 @@ def MaxUnpooling(filter_shape: Axes, strides: Axes = 1, pad: AxisFlags = False, 
     return unpool
 
 
+@public
 def BatchNormalization(
     map_rank: int | default_override_or | None = default_override_or(None),
     init_scale: float = 1,
@@ -351,6 +362,7 @@ def BatchNormalization(
     return normalize
 
 
+@public
 def LayerNormalization(
     initial_scale: float = 1, initial_bias: float = 0, epsilon: Number = default_override_or(0.00001), name: str = ""
 ) -> Function:
@@ -378,6 +390,7 @@ def LayerNormalization(
     return normalize
 
 
+@public
 def Label(name: str) -> Function:
     """The operand itself, under a name by which it can be found in the graph.
 

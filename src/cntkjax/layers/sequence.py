@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from .._typing import Bounds, Fix
 from ..axis import Axis
 from ..default_options import default_override_or, get_default_override
+from ..graph.arguments import public
 from ..graph.errors import VariableShapeError, explain
 from ..graph.function import Function as GraphFunction
 from ..graph.shape import INFERRED as InferredDimension
@@ -85,6 +86,7 @@ def _number(variable: GraphVariable) -> int:
     return int(variable.uid[len(variable.uid.rstrip("0123456789")) :])
 
 
+@public
 def Delay(T: int = 1, initial_state: InitialState = default_override_or(0), name: str = "") -> Function:
     """The value of T steps ago, or of -T steps ahead; `initial_state` where the sequence does not reach so far.
 
@@ -109,6 +111,7 @@ def Delay(T: int = 1, initial_state: InitialState = default_override_or(0), name
     return delay
 
 
+@public
 def PastValueWindow(
     window_size: Annotated[int, Bounds(1, 2**16)], axis: int | Axis,
     go_backwards: Flag = default_override_or(False), name: str = "",
@@ -140,6 +143,7 @@ def PastValueWindow(
     return past_value_window
 
 
+@public
 def RecurrenceFrom(
     step_function: Step, go_backwards: Flag = default_override_or(False), return_full_state: bool = False,
     name: str = "",
@@ -189,6 +193,7 @@ def _from_states(kind: str, step: Any, go_backwards: bool, return_full_state: bo
     return function_of(from_states, kind, [*names, "x"])
 
 
+@public
 def Recurrence(
     step_function: Step,
     go_backwards: Flag = default_override_or(False),
@@ -235,6 +240,7 @@ def Recurrence(
     return Function(recurrence)
 
 
+@public
 def Fold(
     folder_function: Step,
     go_backwards: Flag = default_override_or(False),
@@ -263,6 +269,7 @@ def Fold(
     return Function(fold)
 
 
+@public
 def UnfoldFrom(
     generator_function: Step, until_predicate: Layer | None = None, length_increase: float = 1, name: str = ""
 ) -> Function:

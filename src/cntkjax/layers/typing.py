@@ -14,6 +14,7 @@ import numpy as np
 
 from .._typing import ShapeLike
 from ..axis import Axis
+from ..graph.arguments import public
 from ..graph.axis import BATCH
 from ..graph.errors import explain
 from ..graph.shape import as_shape
@@ -40,6 +41,7 @@ class _TensorMeta(type):
         )
 
 
+@public
 class Tensor(metaclass=_TensorMeta):
     """``Tensor[3]``, ``Tensor[np.float64,2,3]``: dense samples of this shape with the batch axis.
 
@@ -48,6 +50,7 @@ class Tensor(metaclass=_TensorMeta):
     """
 
 
+@public
 class SparseTensor(metaclass=_TensorMeta):
     """``SparseTensor[1000]``: sparse samples of this shape with the batch axis.
 
@@ -58,6 +61,7 @@ class SparseTensor(metaclass=_TensorMeta):
     is_sparse = True
 
 
+@public
 class ParameterTensor(metaclass=_TensorMeta):
     """``ParameterTensor[3]``: a tensor without dynamic axes.
 
@@ -82,6 +86,7 @@ class _SequenceMeta(type):
         return Variable._Type(**{**item_type, "dynamic_axes": (BATCH, cls.axis)})
 
 
+@public
 class Sequence(metaclass=_SequenceMeta):
     """``Sequence[Tensor[3]]``: sequences along the default sequence axis.
 
@@ -90,6 +95,7 @@ class Sequence(metaclass=_SequenceMeta):
     """
 
 
+@public
 class SequenceOverMeta(type):
     """The class of `SequenceOver`."""
 
@@ -99,6 +105,7 @@ class SequenceOverMeta(type):
         return _SequenceMeta("Sequence", (), {"axis": axis})
 
 
+@public
 class SequenceOver(metaclass=SequenceOverMeta):
     """``SequenceOver[axis][Tensor[3]]``: sequences along an axis other than the default one.
 
@@ -107,6 +114,7 @@ class SequenceOver(metaclass=SequenceOverMeta):
     """
 
 
+@public
 def Signature(*args: Type, **kwargs: Type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator that annotates the arguments of a Python function, for use below ``@Function``.
 

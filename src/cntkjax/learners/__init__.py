@@ -1,10 +1,9 @@
 """Learners: how gradients update parameters, with CNTK's units, schedules and order of operations."""
 
 from ..core import NDArrayView, asarray
-from ..graph.arguments import check_arguments as _check_arguments
 from . import _learners, _optax, _schedules, _user
 from ._counters import Counters
-from ._learner import Learner, Options
+from ._learner import Learner, LearnerOptions
 from ._learners import *
 from ._optax import *
 from ._schedules import *
@@ -23,4 +22,3 @@ __all__ += _optax.__all__
 __all__ += _schedules.__all__
 __all__ += _user.__all__
 
-_check_arguments(globals(), __name__)

@@ -6,7 +6,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
@@ -20,6 +20,7 @@ from ..engine.run.devices import Devices, Divided
 from ..engine.run.executables import DonatingFunction, Executables
 from ..engine.run.handover import STATE, Captures, deferred_interrupts, hand_over, replace_state, settle
 from ..engine.run.state import leaf_array
+from ..graph.arguments import internal, public
 from ..graph.cells import Cell, Changes
 from ..graph.proxy import delegates_to
 from ..graph.seed import next_seed
@@ -51,22 +52,27 @@ Gradients = Mapping[Any, Any]  # {parameter: array}
 
 
 @dataclass(frozen=True)
-class Options:
+class LearnerOptions:
     """What all learners share besides their rules: regularization, clipping, noise, and the units of bare numbers.
 
-    Weights, noise and thresholds below zero have no effect, as in CNTK.
+    The names are those of the learners' arguments. Weights, noise and thresholds below zero have no effect, as in CNTK.
 
-    Units: ``l1``, ``l2`` and ``clip`` are per sample; ``minibatch_size`` and ``epoch_size`` are in samples.
+    Units: weights and the threshold are per sample; ``minibatch_size`` and ``epoch_size`` are in samples.
     """
 
-    l1: float = 0.0
-    l2: float = 0.0
-    noise: Schedulable = 0.0
-    clip: float = math.inf
-    clip_by_value: bool = True
+    l1_regularization_weight: float = 0.0
+    l2_regularization_weight: float = 0.0
+    gaussian_noise_injection_std_dev: Schedulable = 0.0
+    gradient_clipping_threshold_per_sample: float = math.inf
+    gradient_clipping_with_truncation: bool = True
     use_mean_gradient: bool | None = None
     minibatch_size: int | None = None
     epoch_size: int | None = None
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> LearnerOptions:
+        """Those among the arguments of a learner's function."""
+        return cls(**{field.name: arguments[field.name] for field in fields(cls)})
 
     def rate(self, lr: Schedulable) -> tuple[TrainingParameterSchedule, int | None]:
         """The schedule of the learning rate, and the reference minibatch size of the learner."""
@@ -82,15 +88,17 @@ class Options:
         """The rule, preceded and followed by the links for these options, in CNTK's order."""
         import optax  # slow to import
 
-        clip = transforms.clip_by_value if self.clip_by_value else transforms.clip_by_norm
+        l1, l2 = self.l1_regularization_weight, self.l2_regularization_weight
+        clip = transforms.clip_by_value if self.gradient_clipping_with_truncation else transforms.clip_by_norm
+        threshold = self.gradient_clipping_threshold_per_sample
         links: list[Link | None] = [
             ("mean", transforms.average()),
-            ("clip", clip(self.clip)) if 0 <= self.clip < math.inf else None,
-            ("l2", transforms.add_l2(self.l2)) if self.l2 > 0 else None,
+            ("clip", clip(threshold)) if 0 <= threshold < math.inf else None,
+            ("l2", transforms.add_l2(l2)) if l2 > 0 else None,
             *rule,
             ("descend", transforms.descend()),
-            ("noise", transforms.add_noise()) if self.noise != 0 else None,
-            ("l1", transforms.shrink_l1(self.l1)) if self.l1 > 0 else None,
+            ("noise", transforms.add_noise()) if self.gaussian_noise_injection_std_dev != 0 else None,
+            ("l1", transforms.shrink_l1(l1)) if l1 > 0 else None,
         ]
         return optax.named_chain(*(link for link in links if link))
 
@@ -127,7 +135,7 @@ class LearnerCore:
         parameters: Sequence[Parameter],
         lr_schedule: Schedulable,
         rule: Sequence[Link] | None = None,
-        options: Options = Options(),
+        options: LearnerOptions = LearnerOptions(),
         *,
         momenta: Mapping[str, Schedulable] = MappingProxyType({}),
         unit_gain: bool = True,
@@ -150,7 +158,8 @@ class LearnerCore:
         self._averages_gradients = minibatch_size == IGNORE and minibatch_size is not None
         self._minibatch_size_is_explicit = minibatch_size is not None
         self._minibatch_size = minibatch_size or IGNORE
-        self._noise = _infer_learning_parameter_schedule(options.noise, None, None) if options.noise != 0 else None
+        noise = options.gaussian_noise_injection_std_dev
+        self._noise = _infer_learning_parameter_schedule(noise, None, None) if noise != 0 else None
         self.noise_seed = next_seed() if self.takes_seed else 0
         self.optax_cell = Cell[PyTree](None)
         self.counters_cell = Cell(Counters())
@@ -326,6 +335,7 @@ class LearnerCore:
             settle()
             return [leaf_array(p) for p in self._parameters]
 
+    @internal
     def divide_state(self, devices: Devices | None) -> None:
         """Keep a part of the state on each of these devices, or again all of it; workers do that at the same time."""
         state = self.optax_cell.value
@@ -340,21 +350,25 @@ class LearnerCore:
                 values = self._values()
                 self.optax_cell.value = state if devices is None else divided(self.transform, values, state, devices)
 
+    @internal
     def whole_state(self) -> PyTree:
         """The state of ``transform``, also if it is divided; all workers call it at the same time."""
         state = self.optax_state
         return gathered(state) if isinstance(state, Divided) else state
 
+    @internal
     def state_shapes(self) -> PyTree:
         """The shapes and types of the state of ``transform``."""
         with self.precision():
             values = [jax.ShapeDtypeStruct(p.shape, p.dtype) for p in self._parameters]
             return jax.eval_shape(self.transform.init, values)
 
+    @internal
     def precision(self) -> AbstractContextManager[Any]:
         """The scope in which ``transform`` has to run: double precision if a parameter has it."""
         return jax.enable_x64(True) if any(p.dtype == np.float64 for p in self._parameters) else nullcontext()
 
+    @internal
     def hyper(self, sample_count: int, flagged: bool = False) -> Scalars | None:
         """The scalars of the next step, under the same names for each.
 
@@ -363,7 +377,8 @@ class LearnerCore:
 
         Units: ``sample_count`` is the number of samples in the minibatch.
         """
-        lr, now = self.learning_rate(), self.counters
+        now = self.counters
+        lr = self._learning_rate_at(now)
         learns, sample_count = bool(lr and sample_count), max(sample_count, 1)
         if not learns and not flagged:
             return None
@@ -389,6 +404,7 @@ class LearnerCore:
         self.report(before)
         return taken
 
+    @internal
     def counted(self, sample_count: int, is_sweep_end: bool, scalars: Scalars | None) -> tuple[Counters, bool]:
         """The counters after a step with these scalars (see `hyper`), and whether it was taken.
 
@@ -414,6 +430,7 @@ class LearnerCore:
         )
         return after, True
 
+    @internal
     def report(self, now: Counters) -> None:
         """Report values that change with a step to the progress writers. `now`: the counters before the step.
 
@@ -438,6 +455,7 @@ class LearnerCore:
         return f"Learner([{names}], learning_rate={self.learning_rate()})"
 
 
+@public
 @delegates_to(LearnerCore, settable=("minibatch_size",), special=("__repr__",))
 class Learner(LearnerCore):
     """Updates parameters by their gradients, with ``update`` or in a trainer. For its arguments see `LearnerCore`.

@@ -25,9 +25,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..graph.arguments import public
 from ..variables import Parameter
 from . import _lazy_transforms as transforms
-from ._learner import Learner, Options, Scalars
+from ._learner import Learner, LearnerOptions, Scalars
 from ._schedules import Schedulable, learning_parameter_schedule_per_sample, momentum_as_time_constant_schedule
 
 __all__ = [
@@ -41,6 +42,7 @@ _TWO_HOURS = 2 * 3600 * 100
 _default_unit_gain = True
 
 
+@public
 def default_unit_gain_value() -> bool:
     """The default of ``unit_gain`` for CNTK's C++ functions; the functions of this module have their own defaults.
 
@@ -50,6 +52,7 @@ def default_unit_gain_value() -> bool:
     return _default_unit_gain
 
 
+@public
 def set_default_unit_gain_value(value: bool) -> None:
     """Set :func:`default_unit_gain_value`. The defaults of the functions here stay ``True``, as in CNTK 2.7.
 
@@ -59,6 +62,7 @@ def set_default_unit_gain_value(value: bool) -> None:
     _default_unit_gain = bool(value)
 
 
+@public
 def sgd(
     parameters: Sequence[Parameter],
     lr: Schedulable,
@@ -86,14 +90,11 @@ def sgd(
     >>> w.value
     array([0.9, 1.2], dtype=float32)
     """
-    options = Options(
-        l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
-        gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,
-        use_mean_gradient, minibatch_size, epoch_size,
-    )
+    options = LearnerOptions.of(locals())
     return Learner(parameters, lr, options=options)
 
 
+@public
 def momentum_sgd(
     parameters: Sequence[Parameter],
     lr: Schedulable,
@@ -123,17 +124,14 @@ def momentum_sgd(
     >>> w.value
     array([0.99, 1.02], dtype=float32)
     """
-    options = Options(
-        l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
-        gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,
-        use_mean_gradient, minibatch_size, epoch_size,
-    )
+    options = LearnerOptions.of(locals())
     rule = [("rate", transforms.scale_by_rate()), ("momentum", transforms.momentum())]
     return Learner(
         parameters, lr, rule, options, momenta={"momentum": momentum}, unit_gain=unit_gain, reports_momentum=True
     )
 
 
+@public
 def nesterov(
     parameters: Sequence[Parameter],
     lr: Schedulable,
@@ -161,15 +159,12 @@ def nesterov(
     >>> w.value
     array([0.981, 1.038], dtype=float32)
     """
-    options = Options(
-        l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
-        gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,
-        use_mean_gradient, minibatch_size, epoch_size,
-    )
+    options = LearnerOptions.of(locals())
     rule = [("rate", transforms.scale_by_rate()), ("momentum", transforms.nesterov())]
     return Learner(parameters, lr, rule, options, momenta={"momentum": momentum}, unit_gain=unit_gain)
 
 
+@public
 def adagrad(
     parameters: Sequence[Parameter],
     lr: Schedulable,
@@ -197,15 +192,12 @@ def adagrad(
     >>> w.value.round(4)
     array([0.8667, 1.1333], dtype=float32)
     """
-    options = Options(
-        l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
-        gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,
-        use_mean_gradient, minibatch_size, epoch_size,
-    )
+    options = LearnerOptions.of(locals())
     rule = [("adagrad", transforms.adagrad(need_ave_multiplier)), ("rate", transforms.scale_by_rate())]
     return Learner(parameters, lr, rule, options)
 
 
+@public
 def adadelta(
     parameters: Sequence[Parameter],
     lr: Schedulable = learning_parameter_schedule_per_sample(1),
@@ -234,15 +226,12 @@ def adadelta(
     >>> w.value.round(4)
     array([0.9996, 1.0004], dtype=float32)
     """
-    options = Options(
-        l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
-        gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,
-        use_mean_gradient, minibatch_size, epoch_size,
-    )
+    options = LearnerOptions.of(locals())
     rule = [("adadelta", transforms.adadelta(rho, epsilon)), ("rate", transforms.scale_by_rate())]
     return Learner(parameters, lr, rule, options)
 
 
+@public
 def rmsprop(
     parameters: Sequence[Parameter],
     lr: Schedulable,
@@ -286,11 +275,7 @@ def rmsprop(
     ):
         if not condition:
             raise RuntimeError(f"rmsprop: {requirement}")
-    options = Options(
-        l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
-        gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,
-        use_mean_gradient, minibatch_size, epoch_size,
-    )
+    options = LearnerOptions.of(locals())
     rule = [
         ("rmsprop", transforms.rmsprop(gamma, inc, dec, max, min, need_ave_multiplier)),
         ("rate", transforms.scale_by_rate()),
@@ -298,6 +283,7 @@ def rmsprop(
     return Learner(parameters, lr, rule, options, extra_scalars=_updates)
 
 
+@public
 def fsadagrad(
     parameters: Sequence[Parameter],
     lr: Schedulable,
@@ -328,11 +314,7 @@ def fsadagrad(
     >>> w.value.round(4)
     array([0.995, 1.005], dtype=float32)
     """
-    options = Options(
-        l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
-        gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,
-        use_mean_gradient, minibatch_size, epoch_size,
-    )
+    options = LearnerOptions.of(locals())
     rule = [("fsadagrad", transforms.fsadagrad()), ("rate", transforms.scale_by_rate())]
     return Learner(
         parameters, lr, rule, options,
@@ -341,6 +323,7 @@ def fsadagrad(
     )
 
 
+@public
 def adam(
     parameters: Sequence[Parameter],
     lr: Schedulable,
@@ -378,11 +361,7 @@ def adam(
     """
     if epsilon < 0:
         raise ValueError(f"adam: epsilon must not be negative, but is {epsilon}; the default is 1e-8")
-    options = Options(
-        l1_regularization_weight, l2_regularization_weight, gaussian_noise_injection_std_dev,
-        gradient_clipping_threshold_per_sample, gradient_clipping_with_truncation,
-        use_mean_gradient, minibatch_size, epoch_size,
-    )
+    options = LearnerOptions.of(locals())
     name, link = ("adamax", transforms.adamax) if adamax else ("adam", transforms.adam)
     rule = [(name, link(epsilon)), ("rate", transforms.scale_by_rate())]
     return Learner(

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from .._typing import PyTree
+from ..graph.arguments import public
 from ..variables import Parameter
-from ._learner import Learner, Options
+from ._learner import Learner, LearnerOptions
 from ._schedules import IGNORE, Schedulable, learning_parameter_schedule
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ._transforms import Hyper
 
 
+@public
 def from_optax(
     parameters: Sequence[Parameter],
     transformation: optax.GradientTransformation,
@@ -45,7 +47,7 @@ def from_optax(
     if not isinstance(transformation, optax.GradientTransformation):
         raise TypeError(f"from_optax needs an optax transformation, such as optax.adam(1e-3), not {transformation!r}")
     rate = learning_parameter_schedule(1.0, minibatch_size=IGNORE) if lr_schedule is None else lr_schedule
-    return Learner(parameters, rate, [("optax", _as_decrease(transformation))], Options(minibatch_size=IGNORE))
+    return Learner(parameters, rate, [("optax", _as_decrease(transformation))], LearnerOptions(minibatch_size=IGNORE))
 
 
 def _as_decrease(transformation: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:

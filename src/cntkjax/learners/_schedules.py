@@ -16,6 +16,7 @@ import numpy as np
 
 from ..formats.checkpoint import Rates, rates_record, read_rates
 from ..formats.containers import Dictionary
+from ..graph.arguments import public
 
 IGNORE = 0
 """As a minibatch size: a value refers to a minibatch of any size, and the learner averages gradients."""
@@ -26,6 +27,7 @@ FULL_DATA_SWEEP = 0
 Entries = float | Sequence[float | tuple[int, float]]
 
 
+@public
 class UnitType(Enum):
     """What the values of a deprecated schedule refer to.
 
@@ -192,6 +194,7 @@ def _schedule(
     return TrainingParameterSchedule(values, epoch_size, minibatch_size, what=what)
 
 
+@public
 def learning_parameter_schedule(
     schedule: Schedulable, minibatch_size: int | None = None, epoch_size: int | None = None
 ) -> TrainingParameterSchedule:
@@ -212,6 +215,7 @@ def learning_parameter_schedule(
     return _schedule(schedule, minibatch_size, epoch_size)
 
 
+@public
 def learning_parameter_schedule_per_sample(
     schedule: Schedulable, epoch_size: int | None = None
 ) -> TrainingParameterSchedule:
@@ -223,6 +227,7 @@ def learning_parameter_schedule_per_sample(
     return _schedule(schedule, 1, epoch_size)
 
 
+@public
 def training_parameter_schedule(
     schedule: Schedulable, unit: UnitType | str | None = UnitType.minibatch, epoch_size: int | None = None
 ) -> TrainingParameterSchedule:
@@ -246,6 +251,7 @@ def _explicit(schedule: TrainingParameterSchedule) -> TrainingParameterSchedule:
     return schedule
 
 
+@public
 def learning_rate_schedule(
     lr: Schedulable, unit: UnitType | str | None, epoch_size: int | None = None
 ) -> TrainingParameterSchedule:
@@ -266,6 +272,7 @@ def learning_rate_schedule(
     return training_parameter_schedule(lr, unit, epoch_size)
 
 
+@public
 def momentum_schedule(
     momentum: Schedulable, epoch_size: int | None = None, minibatch_size: int | None = None
 ) -> TrainingParameterSchedule:
@@ -280,6 +287,7 @@ def momentum_schedule(
     return at_most_1(_schedule(momentum, minibatch_size, epoch_size, "momentum"))
 
 
+@public
 def momentum_schedule_per_sample(momentum: Schedulable, epoch_size: int | None = None) -> TrainingParameterSchedule:
     """A schedule of momentums per sample; see :func:`momentum_schedule`.
 
@@ -297,6 +305,7 @@ def at_most_1(momentum: TrainingParameterSchedule) -> TrainingParameterSchedule:
     return momentum
 
 
+@public
 def momentum_as_time_constant_schedule(
     momentum: Schedulable, epoch_size: int | None = None
 ) -> TrainingParameterSchedule:

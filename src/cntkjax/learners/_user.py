@@ -9,6 +9,7 @@ import numpy as np
 
 from ..core import NDArrayView
 from ..device import DeviceDescriptor, cpu
+from ..graph.arguments import public
 from ..graph.errors import explain
 from ..graph.function import Function
 from ..variables import Constant, Parameter
@@ -21,6 +22,7 @@ from ._schedules import Schedulable
 UpdateFunction = Callable[[list[Parameter], list[Constant]], Function]
 
 
+@public
 class UserLearner(Learner):
     """Base of learners whose ``update`` is Python code that gets the gradients and sets the parameters itself.
 
@@ -187,6 +189,7 @@ class _UniversalCore(HostLearner):
         return True
 
 
+@public
 def universal(update_func: UpdateFunction, parameters: Sequence[Parameter]) -> Learner:
     """A learner given as a graph: ``update_func(parameters, gradients)`` returns the function that takes one step.
 

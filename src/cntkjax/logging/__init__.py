@@ -1,6 +1,5 @@
 """Reports progress on the screen, in log files and in TensorBoard, and inspects graphs."""
 
-from ..graph.arguments import check_arguments as _check_arguments
 from ..viewer import view
 from . import graph
 from ._progress_writer import ProgressWriter
@@ -21,4 +20,3 @@ __all__ = ["ProgressBar", "ProgressPrinter", "ProgressWriter", "TensorBoardProgr
            "get_node_outputs", "get_trace_level", "graph", "log_number_of_parameters", "plot", "plot_training",
            "set_trace_level", "summary", "view"]
 
-_check_arguments(globals(), __name__)

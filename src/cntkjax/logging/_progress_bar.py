@@ -8,6 +8,7 @@ from typing import SupportsFloat
 from .._terminal import is_interactive, status
 from .._typing import Measured
 from ..engine.run.compilations import waited
+from ..graph.arguments import public
 from ._progress_writer import LazySum, ProgressWriter, UpdateCounter
 
 _REFRESH_SECONDS = 0.2
@@ -32,6 +33,7 @@ class _BarCounter(UpdateCounter):
         self._bar.advance(samples, loss, metric)
 
 
+@public
 class ProgressBar(ProgressWriter):
     """Shows training in one line: recent loss and metric, samples per second, the time left, time spent compiling.
 

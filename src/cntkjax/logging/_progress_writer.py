@@ -8,6 +8,7 @@ from collections import deque
 from typing import Any, SupportsFloat, TypeAlias
 
 from .._typing import Measured
+from ..graph.arguments import public
 from ..graph.proxy import delegates_to
 
 Span: TypeAlias = tuple[Measured, Measured]  # a total at the previous write and at this one
@@ -170,6 +171,7 @@ class UpdateCounter:
         self._writer.write(key, value)
 
 
+@public
 @delegates_to(UpdateCounter)
 class ProgressWriter(UpdateCounter):
     """Base class of progress writers; a subclass defines the ``on_write`` methods that it needs.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..graph.arguments import public
 from ..graph.function import Function, nodes
 from ..graph.shape import is_known, shape_text
 from ..graph.variable import Leaf, Variable
@@ -95,6 +96,7 @@ class Summary:
         return f"<table><thead>{row(_COLUMNS, 'th')}</thead><tbody>{body}</tbody></table><p>{totals}</p>"
 
 
+@public
 def summary(model: Function) -> Summary:
     """Summarizes the layers of a model: output shapes, parameters, FLOPs and memory. CNTK has no such function.
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._typing import ArrayLike, Measured
+from ..graph.arguments import public
 from ..graph.function import Function, nodes
 from ..graph.variable import Variable, kind_of
 from ..graph.walk import source_of
@@ -18,6 +19,7 @@ from ._progress_writer import Counts, ProgressWriter, Span
 _BINS = 30  # of histograms; TensorBoard draws as many
 
 
+@public
 class TensorBoardProgressWriter(ProgressWriter):
     """Writes loss and metric into an event file, for ``tensorboard --logdir <log_dir>`` to show.
 

@@ -3,7 +3,10 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from ..graph.arguments import public
 
+
+@public
 class TraceLevel(IntEnum):
     """Levels of detail, from errors only to everything.
 
@@ -24,6 +27,7 @@ class _State:
     level = int(TraceLevel.Warning)
 
 
+@public
 def set_trace_level(value: int) -> None:
     """Sets the level of detail to a ``TraceLevel`` or its number.
 
@@ -37,6 +41,7 @@ def set_trace_level(value: int) -> None:
     _State.level = int(value)
 
 
+@public
 def get_trace_level() -> int:
     """The current level of detail, as a number.
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from ..graph.arguments import public
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -87,6 +89,7 @@ def _read(lines: Iterable[str], curves: Curves) -> None:
             curves.rates.append((curves.samples[-1] if curves.samples else 0, float(match[1])))
 
 
+@public
 def plot_training(runs: Run | Mapping[str, Run], filename: str | os.PathLike[str] | None = None) -> Figure:
     """Draws loss, metric and learning rate over the samples seen, of one run or of several by name.
 

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable
 from typing import Protocol
 
+from ..graph.arguments import public
 from ..graph.function import Function
 from ..graph.variable import Variable as GraphVariable
 from ..graph.walk import walk
@@ -26,6 +27,7 @@ class Searchable(Protocol):
 _FORMATS = (".svg", ".pdf", ".png", ".dot", ".txt")
 
 
+@public
 def depth_first_search(root: Function, visitor: Callable[[Node], bool], depth: int = 0) -> list[Node]:
     """Lists the functions, inputs, parameters and constants for which ``visitor`` returns True, each once.
 
@@ -43,6 +45,7 @@ def depth_first_search(root: Function, visitor: Callable[[Node], bool], depth: i
     return [node for node in walk(root, depth) if visitor(node)]
 
 
+@public
 def find_all_with_name(node: Searchable, node_name: str, depth: int = 0) -> list[Node]:
     """Lists the functions, inputs, parameters and constants with this name.
 
@@ -63,6 +66,7 @@ def find_all_with_name(node: Searchable, node_name: str, depth: int = 0) -> list
     return node.find_all_with_name(node_name, depth)
 
 
+@public
 def find_by_name(node: Searchable, node_name: str, depth: int = 0) -> Node | None:
     """The only function, input, parameter or constant with this name, or None; see ``find_all_with_name``.
 
@@ -81,6 +85,7 @@ def find_by_name(node: Searchable, node_name: str, depth: int = 0) -> Node | Non
     return matches[0] if matches else None
 
 
+@public
 def find_by_uid(node: Function, node_uid: str, depth: int = 0) -> Node | None:
     """The function, input, parameter or constant with this uid, or None.
 
@@ -93,6 +98,7 @@ def find_by_uid(node: Function, node_uid: str, depth: int = 0) -> Node | None:
     return next((match for match in walk(node, depth) if match.uid == node_uid), None)
 
 
+@public
 def get_node_outputs(node: Function, depth: int = 0) -> list[GraphVariable]:
     """Lists the outputs of all functions, in the order of ``depth_first_search``.
 
@@ -104,6 +110,7 @@ def get_node_outputs(node: Function, depth: int = 0) -> list[GraphVariable]:
     return [output for f in walk(node, depth) if isinstance(f, Function) for output in f.outputs]
 
 
+@public
 def plot(root: Function, filename: str | os.PathLike[str] | None = None) -> str:
     """Describes a graph with a line of text for each operation, operands first; optionally draws it.
 

@@ -10,6 +10,7 @@ from typing import Any, SupportsFloat, TypeVar
 
 from .._terminal import status
 from .._typing import Measured
+from ..graph.arguments import public
 from ._progress_bar import ProgressBar
 from ._progress_writer import Counts, LazySum, ProgressWriter, Span, is_due
 from ._tensorboard import TensorBoardProgressWriter
@@ -58,6 +59,7 @@ def _total_property(totals: str, field: str, doc: str) -> property:
     return property(total, doc=f"{doc} Units: a sum over samples.")
 
 
+@public
 class ProgressPrinter(ProgressWriter):
     """Prints the average loss and metric every ``freq`` minibatches, and at the end of each epoch and test.
 
@@ -286,6 +288,7 @@ class ProgressPrinter(ProgressWriter):
         self.log(f" {cells(loss)}   {cells(metric)}    {samples[1]:10d}")
 
 
+@public
 class TrainingSummaryProgressCallback(ProgressWriter):
     """Calls ``callback(epoch, loss, metric, samples)`` after each epoch.
 
@@ -312,6 +315,7 @@ class TrainingSummaryProgressCallback(ProgressWriter):
         self._callback(summaries - 1, aggregate_loss, aggregate_metric, samples)
 
 
+@public
 def log_number_of_parameters(model: Any, trace_level: int = 0) -> None:
     """Prints how many parameters a model has, and with ``trace_level`` above 0 the shape of each.
 

@@ -1,6 +1,5 @@
 """Loss functions, in CNTK's names and signatures."""
 
-from ..graph.arguments import check_arguments as _check_arguments
 from ..graph.axis import Axis
 from ..graph.seed import AUTO_SEED as auto_select
 from ..ops import CloneMethod, Function, parameter, softmax, times
@@ -18,4 +17,3 @@ from ._losses import (
 )
 from ._many_classes import hierarchical_softmax_layer, nce_loss
 
-_check_arguments(globals(), __name__, operands=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from ..graph.arguments import public_operation
 from ..ops._blocks import node
 from ..ops._operand import Operand, as_variables
 from ..ops.functions import Function
 from ..primitives.lattice import LatticeSequenceWithSoftmax
 
 
+@public_operation
 def lattice_sequence_with_softmax(
     label: Operand, prediction: Operand, loglikelihood: Operand, lattice: Operand, symListPath: str, phonePath: str,
     stateListPath: str, transProbPath: str, latticeConfigPath: str = "LatticeNode.config",

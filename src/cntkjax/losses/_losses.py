@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..graph.arguments import public_operation
 from ..graph.axis import ALL_STATIC, Axis
 from ..ops._blocks import as_one_block, node
 from ..ops._elementwise import element_divide, element_times, log, minus, negate, plus
@@ -16,6 +17,7 @@ from ..primitives.reduce import ReduceElements
 from ..variables import Constant, Variable
 
 
+@public_operation
 def cross_entropy_with_softmax(
     output_vector: Operand, target_vector: Operand, axis: int | Axis = -1, name: str = ""
 ) -> Function:
@@ -40,6 +42,7 @@ def cross_entropy_with_softmax(
     return as_one_block("CrossEntropyWithSoftmax", inner, [output_vector, target_vector], name)
 
 
+@public_operation
 def binary_cross_entropy(output: Operand, target: Operand, name: str = "") -> Function:
     """Binary cross entropy of probabilities: -target log(output) - (1 - target) log(1 - output), element by element.
 
@@ -60,6 +63,7 @@ def binary_cross_entropy(output: Operand, target: Operand, name: str = "") -> Fu
     return as_one_block("BinaryCrossEntropy", inner, [output, target], name)
 
 
+@public_operation
 def weighted_binary_cross_entropy(output: Operand, target: Operand, weight: Operand, name: str = "") -> Function:
     """Binary cross entropy with a weight for each sample, as one number for the minibatch.
 
@@ -76,6 +80,7 @@ def weighted_binary_cross_entropy(output: Operand, target: Operand, weight: Oper
     return node(loss.Logistic, as_variables(output, target, weight), name=name)
 
 
+@public_operation
 def squared_error(output: Operand, target: Operand, name: str = "") -> Function:
     """The sum of squared differences over all static axes.
 
@@ -95,6 +100,7 @@ def squared_error(output: Operand, target: Operand, name: str = "") -> Function:
     return as_one_block("SquaredError", inner, [output, target], name)
 
 
+@public_operation
 def cosine_distance(x: Operand, y: Operand, name: str = "") -> Function:
     """Cosine similarity: the cosine of the angle between corresponding samples; 0 if one of them is zero.
 
@@ -107,6 +113,7 @@ def cosine_distance(x: Operand, y: Operand, name: str = "") -> Function:
     return node(loss.CosDistance, as_variables(x, y), name=name)
 
 
+@public_operation
 def cosine_distance_with_negative_samples(
     x: Operand, y: Operand, shift: int, num_negative_samples: int, name: str = ""
 ) -> Function:
@@ -127,6 +134,7 @@ def cosine_distance_with_negative_samples(
     return node(loss.CosDistanceWithNegativeSamples, [x, y, *constants], name=name)
 
 
+@public_operation
 def lambda_rank(output: Operand, gain: Operand, group: Operand, name: str = "") -> Function:
     """LambdaRank: 100 n (1 - NDCG) for n items, averaged over groups of items, with the LambdaRank gradient.
 
@@ -145,6 +153,7 @@ def lambda_rank(output: Operand, gain: Operand, group: Operand, name: str = "") 
     return node(loss.LambdaRank, as_variables(output, gain, group), name=name)
 
 
+@public_operation
 def fmeasure(output: Operand, target: Operand, beta: float = 1) -> Function:
     """1 - F-measure of outputs that are 0 or 1; `beta` weights recall relative to precision.
 

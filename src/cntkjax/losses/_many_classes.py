@@ -7,6 +7,7 @@ from math import ceil, sqrt
 import numpy as np
 
 from .._typing import ArrayLike, Seed
+from ..graph.arguments import public_operation
 from ..graph.axis import ALL_STATIC
 from ..graph.errors import explain
 from ..graph.seed import AUTO_SEED
@@ -25,6 +26,7 @@ from ..primitives.reduce import ReduceElements
 from ..variables import Constant, Parameter, Variable
 
 
+@public_operation
 def hierarchical_softmax_layer(
     input_var: Operand, label_index: Operand, label_dim: int, label_classes: int | None = None
 ) -> tuple[Function, Function, list[Function]]:
@@ -83,6 +85,7 @@ def _probabilities_in_group(
     return element_times(in_group, times_transpose(chosen, group_probabilities))
 
 
+@public_operation
 def nce_loss(
     weights: Operand, biases: Operand, inputs: Operand, labels: Operand, noise_distribution: ArrayLike | Constant,
     num_samples: int = 32, allow_duplicates: bool = True, seed: Seed = AUTO_SEED, name: str = "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..graph.arguments import public_operation
 from ..graph.axis import ALL_STATIC, Axis
 from ..graph.errors import explain
 from ..ops._blocks import as_one_block, node
@@ -17,6 +18,7 @@ from ..primitives.reduce import ReduceElements
 from ..variables import Constant, Variable
 
 
+@public_operation
 def classification_error(
     output_vector: Operand, target_vector: Operand, axis: int | Axis = -1, topN: int = 1, name: str = ""
 ) -> Function:
@@ -67,6 +69,7 @@ def _error_along(output: Variable, target: Variable, axis: Axis) -> Function:
     return node(ReduceElements, [wrong.output], attributes)
 
 
+@public_operation
 def edit_distance_error(
     input_a: Operand, input_b: Operand, subPen: float = 1, delPen: float = 1, insPen: float = 1,
     squashInputs: bool = False, tokensToIgnore: Sequence[int] = [], name: str = "",
@@ -95,6 +98,7 @@ def edit_distance_error(
     return node(loss.EditDistanceError, as_variables(input_a, input_b), attributes, name)
 
 
+@public_operation
 def ndcg_at_1(output: Operand, gain: Operand, group: Operand, name: str = "") -> Function:
     """NDCG at rank 1: 100 n times the gain of the top-scored item relative to the highest gain, averaged over groups.
 

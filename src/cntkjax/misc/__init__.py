@@ -1,10 +1,8 @@
 """Converters of models."""
 
-from ..graph.arguments import check_arguments as _check_arguments
 from . import converter, optimized_rnnstack_converter
 from .converter import convert
 from .optimized_rnnstack_converter import convert_optimized_rnnstack
 
 __all__ = ["convert", "convert_optimized_rnnstack", "converter", "optimized_rnnstack_converter"]
 
-_check_arguments(globals(), __name__)

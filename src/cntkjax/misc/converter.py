@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import ops
+from ..graph.arguments import public
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import composite, make_block
 from ..graph.edit import Cloner, replace_placeholders
@@ -18,6 +19,7 @@ from ..graph.variable import Variable, VariableKind, producer
 from ..ops.functions import Function
 
 
+@public
 def convert(root_func: Function, filter: Callable[[Any], bool], converter: Callable[[Any], Any]) -> Function:
     """A copy of the model in which each function for which `filter` is true is replaced by the result of `converter`.
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import layers, ops
 from ..default_options import default_options
+from ..graph.arguments import public
 from ..graph.errors import explain
 from ..graph.function import Function as GraphFunction
 from ..graph.variable import Leaf, Variable, set_value, value_of
@@ -20,6 +21,7 @@ _LSTM_ORDER = [0, 2, 1, 3]  # cuDNN has i, f, g, o; the layer i, g, f, o
 _ACTIVATIONS = {"rnnTanh": tanh, "rnnReLU": relu}
 
 
+@public
 def convert_optimized_rnnstack(cudnn_model: Function) -> Function:
     """The model with every `optimized_rnnstack` replaced by layers of LSTM or RNNStep that compute the same.
 

@@ -6,7 +6,6 @@ axis and the sequence axis come on top (docs/axes.md).
 
 # Each file of operations lists its public names in `__all__`; an operation is added there, and nowhere else.
 
-from ..graph.arguments import check_arguments as _check_arguments
 from ..graph.axis import Axis
 from ..graph.public import operators as _operators
 from . import functions, sequence
@@ -28,7 +27,6 @@ from ._user_functions import user_function
 from ._variables import *
 from .functions import BlockFunction, CloneMethod, Function, ModelFormat, load_model
 
-_check_arguments(globals(), __name__, operands=True)
 _OPERATORS = (
     "abs", "element_divide", "element_times", "minus", "negate", "plus", "pow", "reciprocal", "slice", "splice",
     "square", "times",

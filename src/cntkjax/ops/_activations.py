@@ -9,6 +9,7 @@ import numpy as np
 
 from .._typing import Count
 from ..formats.dictionary import SizeT
+from ..graph.arguments import public_operation
 from ..graph.axis import Axis
 from ..graph.errors import ShapeError, explain
 from ..primitives.elementwise import ELEMENTWISE
@@ -58,6 +59,7 @@ def _elu(x: Variable, alpha: float) -> Function:
     return _bent(x, lambda v: element_times(_number(alpha, v), node(ELEMENTWISE["ELU"], [v])))
 
 
+@public_operation
 def elu(x: Operand, alpha: float = 1.0, name: str = "") -> Function:
     """Exponential linear unit: x where x >= 0, otherwise alpha (exp(x) - 1).
 
@@ -70,6 +72,7 @@ def elu(x: Operand, alpha: float = 1.0, name: str = "") -> Function:
     return as_one_block("ELU", lambda v: _elu(v, alpha), [as_variable(x)], name, {"alpha": float(alpha)})
 
 
+@public_operation
 def selu(
     x: Operand, scale: float = 1.0507009873554805, alpha: float = 1.6732632423543772, name: str = ""
 ) -> Function:
@@ -87,6 +90,7 @@ def selu(
     )
 
 
+@public_operation
 def leaky_relu(x: Operand, alpha: float = 0.01, name: str = "") -> Function:
     """Leaky rectified linear unit: x where x >= 0, otherwise alpha x.
 
@@ -101,6 +105,7 @@ def leaky_relu(x: Operand, alpha: float = 0.01, name: str = "") -> Function:
     return as_one_block("LeakyReLU", inner, [as_variable(x)], name, {"alpha": float(alpha)})
 
 
+@public_operation
 def param_relu(alpha: Operand, x: Operand, name: str = "") -> Function:
     """Parametric rectified linear unit: x where x >= 0, otherwise alpha x; `alpha` is typically a trainable parameter.
 
@@ -114,6 +119,7 @@ def param_relu(alpha: Operand, x: Operand, name: str = "") -> Function:
     return as_one_block("PReLU", lambda v, a: _bent(v, lambda u: element_times(a, u)), [x, alpha], name)
 
 
+@public_operation
 def softsign(x: Operand, steepness: float = 1, name: str = "") -> Function:
     """x / (1 + abs(x)), element by element. `steepness` is ignored, as in CNTK.
 
@@ -127,6 +133,7 @@ def softsign(x: Operand, steepness: float = 1, name: str = "") -> Function:
     )
 
 
+@public_operation
 def hard_sigmoid(x: Operand, alpha: float, beta: float, name: str = "") -> Function:
     """alpha x + beta, clipped to the interval [0, 1].
 
@@ -147,6 +154,7 @@ def hard_sigmoid(x: Operand, alpha: float, beta: float, name: str = "") -> Funct
 
 
 # ---- maximum, minimum, logical operations
+@public_operation
 @associative_multi_arg
 def element_max(left: Operand, right: Operand, name: str = "") -> Function:
     """The elementwise maximum of two or more operands. In a tie the gradient flows to the last operand.
@@ -160,6 +168,7 @@ def element_max(left: Operand, right: Operand, name: str = "") -> Function:
     return as_one_block("ElementMax", lambda a, b: element_select(greater(a, b), a, b), operands, name)
 
 
+@public_operation
 @associative_multi_arg
 def element_min(left: Operand, right: Operand, name: str = "") -> Function:
     """The elementwise minimum of two or more operands. In a tie the gradient flows to the last operand.
@@ -181,6 +190,7 @@ def _logic(op_name: str, join: Callable[[Any, Any, Constant], Function], x: Oper
     return as_one_block(op_name, inner, as_variables(x, y), name)
 
 
+@public_operation
 def element_and(x: Operand, y: Operand, name: str = "") -> Function:
     """Logical and: 1 where both operands are positive, otherwise 0.
 
@@ -192,6 +202,7 @@ def element_and(x: Operand, y: Operand, name: str = "") -> Function:
     return _logic("And", lambda a, b, zero: greater(element_times(a, b), zero), x, y, name)
 
 
+@public_operation
 def element_or(x: Operand, y: Operand, name: str = "") -> Function:
     """Logical or: 1 where at least one operand is positive, otherwise 0.
 
@@ -203,6 +214,7 @@ def element_or(x: Operand, y: Operand, name: str = "") -> Function:
     return _logic("Or", lambda a, b, zero: greater(plus(a, b), zero), x, y, name)
 
 
+@public_operation
 def element_xor(x: Operand, y: Operand, name: str = "") -> Function:
     """Exclusive or: 1 where exactly one of the operands is positive, otherwise 0.
 
@@ -214,6 +226,7 @@ def element_xor(x: Operand, y: Operand, name: str = "") -> Function:
     return _logic("Xor", lambda a, b, zero: not_equal(a, b), x, y, name)
 
 
+@public_operation
 def element_not(x: Operand, name: str = "") -> Function:
     """Logical not: 1 where x <= 0, otherwise 0.
 
@@ -229,6 +242,7 @@ def element_not(x: Operand, name: str = "") -> Function:
 
 
 # ---- sums of several operands
+@public_operation
 def sum(*operands: Operand, **kw_name: str) -> Function:
     """The elementwise sum of the operands.
 
@@ -242,6 +256,7 @@ def sum(*operands: Operand, **kw_name: str) -> Function:
     return as_one_block("Sum", _added, variables, name)
 
 
+@public_operation
 def mean(*operands: Operand, **kw_name: str) -> Function:
     """The elementwise mean of the operands.
 
@@ -281,6 +296,7 @@ def _added(*arguments: Variable) -> Function:
 
 
 # ---- normalization
+@public_operation
 def per_dim_mean_variance_normalize(operand: Operand, mean: Operand, inv_stddev: Operand, name: str = "") -> Function:
     """(operand - mean) * inv_stddev, element by element.
 
@@ -295,6 +311,7 @@ def per_dim_mean_variance_normalize(operand: Operand, mean: Operand, inv_stddev:
     )
 
 
+@public_operation
 def mean_variance_normalization(
     operand: Operand, epsilon: float = 0.00001, use_stats_across_channels: bool = False,
     do_variance_scaling: bool = True, name: str = "",
@@ -332,6 +349,7 @@ def mean_variance_normalization(
     return as_one_block("MeanVarianceNormalization", inner, [operand], name, attributes)
 
 
+@public_operation
 def local_response_normalization(
     operand: Operand, depth_radius: int, bias: float, alpha: float, beta: float, name: str = ""
 ) -> Function:
@@ -362,6 +380,7 @@ def local_response_normalization(
     return as_one_block("LocalResponseNormalization", inner, [operand], name, attributes)
 
 
+@public_operation
 def image_scaler(x: Operand, scalar: float, biases: Sequence[float], name: str = "") -> Function:
     """scalar x + bias, with one bias for each channel.
 
@@ -388,6 +407,7 @@ def image_scaler(x: Operand, scalar: float, biases: Sequence[float], name: str =
 
 
 # ---- channels and space
+@public_operation
 def depth_to_space(operand: Operand, block_size: Count, name: str = "") -> Function:
     """Rearrange channels into spatial blocks of `block_size` x `block_size` pixels (b x b below).
 
@@ -413,6 +433,7 @@ def depth_to_space(operand: Operand, block_size: Count, name: str = "") -> Funct
     return as_one_block("DepthToSpace", inner, [operand], name, {"blockSize": SizeT(b)})
 
 
+@public_operation
 def space_to_depth(operand: Operand, block_size: Count, name: str = "") -> Function:
     """Rearrange spatial blocks of `block_size` x `block_size` pixels into channels: the inverse of `depth_to_space`.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..graph.arguments import public_operation
 from ..primitives import ctc
 from ._blocks import node
 from ._operand import Operand, as_variable, as_variables
@@ -12,6 +13,7 @@ __all__ = [
 ]
 
 
+@public_operation
 def labels_to_graph(labels: Operand, name: str = "") -> Function:
     """Convert labels to the graph that `forward_backward` takes.
 
@@ -26,6 +28,7 @@ def labels_to_graph(labels: Operand, name: str = "") -> Function:
     return node(ctc.LabelsToGraph, [as_variable(labels)], name=name)
 
 
+@public_operation
 def forward_backward(
     graph: Operand, features: Operand, blankTokenId: int, delayConstraint: int = -1, name: str = ""
 ) -> Function:

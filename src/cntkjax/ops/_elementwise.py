@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from ..graph.arguments import public_operation
 from ..graph.build import apply
 from ..graph.errors import OperandError
 from ..primitives.elementwise import ELEMENTWISE
@@ -22,6 +23,7 @@ __all__ = [
 ]
 
 
+@public_operation
 def associative_multi_arg(f: Callable[..., Function]) -> Callable[..., Function]:
     """Extend an associative binary operation to any number of operands, combined as a balanced tree.
 
@@ -67,7 +69,7 @@ def _unary(name: str, op: str, what: str, example: str, result: str) -> Callable
         f"{what}, element by element.\n\n    Shapes: x [*shape] -> [*shape], with the dynamic axes of x.\n\n"
         f"    >>> {name}([{example}]).eval().round(4)\n    array([{result}], dtype=float32)\n    "
     )
-    return f
+    return public_operation(f)
 
 
 exp = _unary("exp", "Exp", "exp(x)", "0, 1", "1.    , 2.7183")
@@ -95,6 +97,7 @@ straight_through_impl = _unary(
 )
 
 
+@public_operation
 def floor(arg: Operand, name: str = "") -> Function:
     """The largest integer <= x, element by element.
 
@@ -106,6 +109,7 @@ def floor(arg: Operand, name: str = "") -> Function:
     return _apply("Floor", arg, name=name)
 
 
+@public_operation
 def ceil(arg: Operand, name: str = "") -> Function:
     """The smallest integer >= x, element by element.
 
@@ -118,6 +122,7 @@ def ceil(arg: Operand, name: str = "") -> Function:
     return negate(floor(negate(x)), name=name)
 
 
+@public_operation
 def round(arg: Operand, name: str = "") -> Function:
     """The nearest integer, element by element; halves are rounded up, as in CNTK: floor(x + 0.5).
 
@@ -129,6 +134,7 @@ def round(arg: Operand, name: str = "") -> Function:
     return floor(plus(arg, 0.5), name=name)
 
 
+@public_operation
 def square(x: Operand, name: str = "") -> Function:
     """x * x, element by element.
 
@@ -141,6 +147,7 @@ def square(x: Operand, name: str = "") -> Function:
     return element_times(x, x, name=name)
 
 
+@public_operation
 def stop_gradient(input: Operand, name: str = "") -> Function:
     """The operand unchanged, but no gradient flows back through it.
 
@@ -154,6 +161,7 @@ def stop_gradient(input: Operand, name: str = "") -> Function:
     return _apply("StopGradient", input, name=name)
 
 
+@public_operation
 @associative_multi_arg
 def plus(left: Operand, right: Operand, name: str = "") -> Function:
     """The elementwise sum of two or more operands.
@@ -167,6 +175,7 @@ def plus(left: Operand, right: Operand, name: str = "") -> Function:
     return _apply("Plus", left, right, name=name)
 
 
+@public_operation
 def minus(left: Operand, right: Operand, name: str = "") -> Function:
     """left - right, element by element.
 
@@ -178,6 +187,7 @@ def minus(left: Operand, right: Operand, name: str = "") -> Function:
     return _apply("Minus", left, right, name=name)
 
 
+@public_operation
 @associative_multi_arg
 def element_times(left: Operand, right: Operand, name: str = "") -> Function:
     """The elementwise product of two or more operands.
@@ -191,6 +201,7 @@ def element_times(left: Operand, right: Operand, name: str = "") -> Function:
     return _apply("ElementTimes", left, right, name=name)
 
 
+@public_operation
 def element_divide(left: Operand, right: Operand, name: str = "") -> Function:
     """left / right, element by element; 0 where the divisor is 0.
 
@@ -203,6 +214,7 @@ def element_divide(left: Operand, right: Operand, name: str = "") -> Function:
     return as_one_block("ElementDivide", lambda a, b: element_times(a, reciprocal(b)), [left, right], name)
 
 
+@public_operation
 @associative_multi_arg
 def log_add_exp(left: Operand, right: Operand, name: str = "") -> Function:
     """log(exp(left) + exp(right)), element by element, computed without overflow; takes two or more operands.
@@ -215,6 +227,7 @@ def log_add_exp(left: Operand, right: Operand, name: str = "") -> Function:
     return _apply("LogPlus", left, right, name=name)
 
 
+@public_operation
 def pow(base: Operand, exponent: Operand, name: str = "") -> Function:
     """base ** exponent, element by element.
 
@@ -226,6 +239,7 @@ def pow(base: Operand, exponent: Operand, name: str = "") -> Function:
     return _apply("Pow", base, exponent, name=name)
 
 
+@public_operation
 def softplus(x: Operand, steepness: float = 1, name: str = "") -> Function:
     """log(1 + exp(steepness * x)) / steepness, element by element: a smooth version of max(x, 0).
 
@@ -246,6 +260,7 @@ def softplus(x: Operand, steepness: float = 1, name: str = "") -> Function:
     return as_one_block("softplus", steep, [_variable(x)], name)
 
 
+@public_operation
 def equal(left: Operand, right: Operand, name: str = "") -> Function:
     """1 where left == right, otherwise 0.
 
@@ -257,6 +272,7 @@ def equal(left: Operand, right: Operand, name: str = "") -> Function:
     return _apply("Equal", left, right, name=name)
 
 
+@public_operation
 def not_equal(left: Operand, right: Operand, name: str = "") -> Function:
     """1 where left != right, otherwise 0.
 
@@ -268,6 +284,7 @@ def not_equal(left: Operand, right: Operand, name: str = "") -> Function:
     return _apply("NotEqual", left, right, name=name)
 
 
+@public_operation
 def less(left: Operand, right: Operand, name: str = "") -> Function:
     """1 where left < right, otherwise 0.
 
@@ -279,6 +296,7 @@ def less(left: Operand, right: Operand, name: str = "") -> Function:
     return _apply("Less", left, right, name=name)
 
 
+@public_operation
 def less_equal(left: Operand, right: Operand, name: str = "") -> Function:
     """1 where left <= right, otherwise 0.
 
@@ -290,6 +308,7 @@ def less_equal(left: Operand, right: Operand, name: str = "") -> Function:
     return _apply("LessEqual", left, right, name=name)
 
 
+@public_operation
 def greater(left: Operand, right: Operand, name: str = "") -> Function:
     """1 where left > right, otherwise 0.
 
@@ -301,6 +320,7 @@ def greater(left: Operand, right: Operand, name: str = "") -> Function:
     return _apply("Greater", left, right, name=name)
 
 
+@public_operation
 def greater_equal(left: Operand, right: Operand, name: str = "") -> Function:
     """1 where left >= right, otherwise 0.
 
@@ -312,6 +332,7 @@ def greater_equal(left: Operand, right: Operand, name: str = "") -> Function:
     return _apply("GreaterEqual", left, right, name=name)
 
 
+@public_operation
 def element_select(flag: Operand, value_if_true: Operand, value_if_false: Operand, name: str = "") -> Function:
     """value_if_true where flag is nonzero, otherwise value_if_false.
 
@@ -323,6 +344,7 @@ def element_select(flag: Operand, value_if_true: Operand, value_if_false: Operan
     return _apply("Select", *as_variables(flag, value_if_true, value_if_false, widest=False), name=name)
 
 
+@public_operation
 def clip(x: Operand, min_value: Operand, max_value: Operand, name: str = "") -> Function:
     """x limited to the interval [min_value, max_value], element by element.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..graph.arguments import public_operation
 from ..graph.build import composite, make_node
 from ..graph.errors import explain
 from ..graph.function import nodes
@@ -13,6 +14,7 @@ from ._operand import Operand, as_list, as_variable
 from .functions import Function
 
 
+@public_operation
 def gradient(loss: Operand, wrt: Operand | Sequence[Operand], name: str = "") -> Function:
     """The gradient of a loss as a Function of the same inputs, which can be part of another loss. Not in CNTK.
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._typing import Count
+from ..graph.arguments import public_operation
 from ..graph.axis import Axis
 from ..graph.shape import as_shape, is_unknown
 from ..primitives import convolution as _convolution
@@ -40,6 +41,7 @@ def _stored(flags: Flags) -> list[bool]:
     return [bool(f) for f in as_list(flags)][::-1]
 
 
+@public_operation
 def convolution(
     convolution_map: Operand, operand: Operand, strides: Numbers = (1,), sharing: Flags = [True],  # noqa: B006
     auto_padding: Flags = [True], sequential: bool = False, dilation: Numbers = (1,),  # noqa: B006
@@ -126,6 +128,7 @@ def _sequential_convolution(
     return to_sequence(swapaxes(result, 0, 1), stop_gradient(lengths), "ConvOverSequenceAxisPrefix")
 
 
+@public_operation
 def convolution_transpose(
     convolution_map: Operand, operand: Operand, strides: Numbers = (1,), sharing: Flags = [True],  # noqa: B006
     auto_padding: Flags = [True], output_shape: Sequence[int] | None = None, dilation: Numbers = (1,),  # noqa: B006
@@ -160,6 +163,7 @@ def convolution_transpose(
     return as_one_block("ConvolutionTranspose", one_channel, [x], name)
 
 
+@public_operation
 def pooling(
     operand: Operand, pooling_type: int, pooling_window_shape: Numbers, strides: Numbers = (1,),
     auto_padding: Flags = [False], ceil_out_dim: bool = False, include_pad: bool = False, name: str = "",  # noqa: B006
@@ -188,6 +192,7 @@ def pooling(
     return node(_pooling.Pooling, [as_variable(operand)], attributes, name)
 
 
+@public_operation
 def unpooling(
     operand: Operand, pooling_input: Operand, unpooling_type: int, unpooling_window_shape: Numbers,
     strides: Numbers = (1,), auto_padding: Flags = [False], name: str = "",  # noqa: B006
@@ -210,6 +215,7 @@ def unpooling(
     return node(_pooling.Unpooling, as_variables(operand, pooling_input), attributes, name)
 
 
+@public_operation
 def roipooling(
     operand: Operand, rois: Operand, pooling_type: int, roi_output_shape: Sequence[int], spatial_scale: float,
     name: str = "",
@@ -235,6 +241,7 @@ def roipooling(
     return node(_pooling.ROIPooling, as_variables(operand, rois), attributes, name)
 
 
+@public_operation
 def batch_normalization(
     operand: Operand, scale: Operand, bias: Operand, running_mean: Operand, running_inv_std: Operand, spatial: bool,
     normalization_time_constant: float = 5000, blend_time_constant: float = 0, epsilon: float = 0.00001,

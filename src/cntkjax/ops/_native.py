@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._typing import ElementType, ShapeLike
+from ..graph.arguments import public_operation
 from ..graph.build import apply, composite
 from ..graph.dtypes import as_dtype
 from ..graph.shape import as_shape
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from .functions import Function
 
 
+@public_operation
 def register_native_user_function(op_id: str, module_name: str, factory_method_name: str) -> None:
     """Register an operation written in JAX under an id: the function `factory_method_name` of a Python module.
 
@@ -39,6 +41,7 @@ def register_native_user_function(op_id: str, module_name: str, factory_method_n
     native.register(op_id, module_name, factory_method_name)
 
 
+@public_operation
 def native_user_function(
     op_id: str, operands: Sequence[Operand], attributes: Mapping[str, Any] | None = None,
     user_function_instance_name: str = "",
@@ -63,6 +66,7 @@ def native_user_function(
     return composite(node)  # type: ignore[return-value]
 
 
+@public_operation
 def custom_proxy_op(
     custom_op: str, output_shape: ShapeLike, output_data_type: ElementType, *operands: Operand, **kw_name: str
 ) -> Function:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..graph.arguments import public_operation
 from ..graph.build import apply
 from ..primitives.product import Times, TransposeTimes
 from ._operand import Operand, as_variables
@@ -16,6 +17,7 @@ TIMES_NO_INFERRED_INPUT_RANK = -1
 TIMES_REDUCE_SEQUENCE_AXIS_WITHOUT_INFERRED_INPUT_RANK = -2
 
 
+@public_operation
 def times(
     left: Operand, right: Operand, output_rank: int = 1, infer_input_rank_to_map: int = TIMES_NO_INFERRED_INPUT_RANK,
     name: str = "",
@@ -36,6 +38,7 @@ def times(
     return apply(Times, as_variables(left, right), attributes, name)  # type: ignore[return-value]
 
 
+@public_operation
 def times_transpose(left: Operand, right: Operand, name: str = "") -> Function:
     """Matrix product of left with the transpose of right.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .._typing import Seed
+from ..graph.arguments import public_operation
 from ..graph.seed import AUTO_SEED, resolve_seed
 from ..primitives import random
 from ._blocks import node
@@ -16,6 +17,7 @@ __all__ = [
 SentinelValueForAutoSelectRandomSeed = AUTO_SEED
 
 
+@public_operation
 def dropout(x: Operand, dropout_rate: float = 0.0, seed: Seed = AUTO_SEED, name: str = "") -> Function:
     """Dropout: in training, elements are zeroed with the probability `dropout_rate` and the others scaled accordingly.
 
@@ -33,6 +35,7 @@ def dropout(x: Operand, dropout_rate: float = 0.0, seed: Seed = AUTO_SEED, name:
     return node(random.Dropout, [as_variable(x)], attributes, name)
 
 
+@public_operation
 def random_sample(
     weights: Operand, num_samples: int, allow_duplicates: bool, seed: Seed = AUTO_SEED, name: str = ""
 ) -> Function:
@@ -48,6 +51,7 @@ def random_sample(
     return _sampled(random.RandomSample, weights, num_samples, allow_duplicates, seed, name)
 
 
+@public_operation
 def random_sample_inclusion_frequency(
     weights: Operand, num_samples: int, allow_duplicates: bool, seed: Seed = AUTO_SEED, name: str = ""
 ) -> Function:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from ..graph.arguments import public_operation
 from ..graph.axis import ALL_AXES, ALL_STATIC, Axis, AxisLike
 from ..graph.shape import is_unknown
 from ..primitives import reduce as _primitives
@@ -95,6 +96,7 @@ def _block(
     return as_one_block(op_name, inner, [as_variable(x)], name, attributes)
 
 
+@public_operation
 def reduce_sum(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
     """Sum over one or more axes.
 
@@ -111,6 +113,7 @@ def reduce_sum(x: Operand, axis: Axes = None, keepdims: bool = True, name: str =
     return _reduced("Sum", x, _as_axes(axis), keepdims, name)
 
 
+@public_operation
 def reduce_mean(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
     """Mean over one or more axes.
 
@@ -123,6 +126,7 @@ def reduce_mean(x: Operand, axis: Axes = None, keepdims: bool = True, name: str 
     return _reduced("Mean", x, _as_axes(axis), keepdims, name)
 
 
+@public_operation
 def reduce_max(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
     """Maximum over one or more axes.
 
@@ -136,6 +140,7 @@ def reduce_max(x: Operand, axis: Axes = None, keepdims: bool = True, name: str =
     return _reduced("Max", x, _as_axes(axis), keepdims, name)
 
 
+@public_operation
 def reduce_min(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
     """Minimum over one or more axes.
 
@@ -147,6 +152,7 @@ def reduce_min(x: Operand, axis: Axes = None, keepdims: bool = True, name: str =
     return _reduced("Min", x, _as_axes(axis), keepdims, name)
 
 
+@public_operation
 def reduce_prod(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
     """Product over one or more axes.
 
@@ -158,6 +164,7 @@ def reduce_prod(x: Operand, axis: Axes = None, keepdims: bool = True, name: str 
     return _reduced("Prod", x, _as_axes(axis), keepdims, name)
 
 
+@public_operation
 def reduce_log_sum_exp(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
     """log(sum(exp(x))) over one or more axes, computed without overflow.
 
@@ -169,6 +176,7 @@ def reduce_log_sum_exp(x: Operand, axis: Axes = None, keepdims: bool = True, nam
     return _reduced("LogSum", x, _as_axes(axis), keepdims, name)
 
 
+@public_operation
 def reduce_l1(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
     """L1 norm (sum of absolute values) over one or more axes.
 
@@ -181,6 +189,7 @@ def reduce_l1(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = 
     return _block("ReduceL1", lambda v, axes: _reduced("Sum", abs(v), axes, True), x, axis, keepdims, name)
 
 
+@public_operation
 def reduce_sum_square(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
     """Sum of squares over one or more axes.
 
@@ -195,6 +204,7 @@ def reduce_sum_square(x: Operand, axis: Axes = None, keepdims: bool = True, name
     return _block("ReduceSumSquare", f, x, axis, keepdims, name)
 
 
+@public_operation
 def reduce_l2(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = "") -> Function:
     """L2 norm (square root of the sum of squares) over one or more axes.
 
@@ -206,6 +216,7 @@ def reduce_l2(x: Operand, axis: Axes = None, keepdims: bool = True, name: str = 
     return _block("ReduceL2", lambda v, axes: sqrt(reduce_sum_square(v, axes)), x, axis, keepdims, name)
 
 
+@public_operation
 def argmax(x: Operand, axis: AxisLike | None = None, name: str = "") -> Function:
     """The index of the largest element along a static axis, or in the flattened sample; in a tie the first one.
 
@@ -218,6 +229,7 @@ def argmax(x: Operand, axis: AxisLike | None = None, name: str = "") -> Function
     return _position("Argmax", x, axis, name)
 
 
+@public_operation
 def argmin(x: Operand, axis: AxisLike | None = None, name: str = "") -> Function:
     """The index of the smallest element along a static axis, or in the flattened sample; in a tie the first one.
 
@@ -242,6 +254,7 @@ def along(reduction: str, x: Operand, axis: Axis) -> Function:
     return node(_primitives.ReduceElements, [as_variable(x)], attributes)
 
 
+@public_operation
 def softmax(x: Operand, axis: AxisLike | None = None, name: str = "") -> Function:
     """exp(x) / sum(exp(x)) along a static axis.
 
@@ -269,6 +282,7 @@ def softmax(x: Operand, axis: AxisLike | None = None, name: str = "") -> Functio
     return as_one_block("Softmax", inner, [x], name, {"axis": axis})
 
 
+@public_operation
 def log_softmax(x: Operand, axis: AxisLike | None = None, name: str = "") -> Function:
     """log(softmax(x)) along a static axis, by default the last one.
 
@@ -287,6 +301,7 @@ def log_softmax(x: Operand, axis: AxisLike | None = None, name: str = "") -> Fun
     return as_one_block("LogSoftmax", inner, [as_variable(x)], name, {"axis": axis})
 
 
+@public_operation
 def hardmax(x: Operand, name: str = "") -> Function:
     """1 at the largest element of each sample (in a tie the first one), 0 elsewhere.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .._typing import Count
+from ..graph.arguments import public_operation
 from ..primitives.rnnstack import CELLS
 from ..primitives.rnnstack import OptimizedRNNStack as _OptimizedRNNStack
 from ._blocks import node
@@ -14,6 +15,7 @@ __all__ = [
 ]
 
 
+@public_operation
 def optimized_rnnstack(
     operand: Operand, weights: Operand, hidden_size: Count, num_layers: Count, bidirectional: bool = False,
     recurrent_op: str = "lstm", name: str = "",

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..graph.arguments import public_operation
 from ..graph.axis import Axis
 from ..graph.build import apply
 from ..graph.errors import AxisError, explain
@@ -36,6 +37,7 @@ __all__ = [
 Typeinfo = tuple[int, int] | None  # (factor, summand): the new length is factor * old length + summand
 
 
+@public_operation
 def reconcile_dynamic_axes(x: Operand, dynamic_axes_as: Operand, name: str = "") -> Function:
     """Give x the dynamic axes of another operand, broadcasting it along the axes that it lacks.
 
@@ -51,6 +53,7 @@ def reconcile_dynamic_axes(x: Operand, dynamic_axes_as: Operand, name: str = "")
     return apply(ReconcileDynamicAxis, [as_variable(x), as_variable(dynamic_axes_as)], name=name)  # type: ignore[return-value]
 
 
+@public_operation
 def to_sequence(
     x: Operand, sequence_lengths: Operand | None = None, sequence_axis_name_prefix: str = "toSequence_", name: str = ""
 ) -> Function:
@@ -71,6 +74,7 @@ def to_sequence(
     return apply(ToSequenceOp, operands, {"sequenceAxis": sequence_axis_name_prefix}, name)  # type: ignore[return-value]
 
 
+@public_operation
 def to_sequence_like(x: Operand, dynamic_axes_like: Operand, name: str = "") -> Function:
     """Convert arrays to sequences along the sequence axis of another operand, with the lengths of its sequences.
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from .._typing import ElementType, Measured, ShapeLike
 from ..formats.dictionary import SizeT
+from ..graph.arguments import public_operation
 from ..graph.axis import BATCH, END_STATIC, NEW_LEADING, Axis, AxisLike
 from ..graph.dtypes import as_dtype
 from ..graph.errors import AxisError, ShapeError, explain
@@ -35,6 +36,7 @@ CONSTANT_PAD, REFLECT_PAD, SYMMETRIC_PAD = 0, 1, 2
 
 
 # ---- reshaping
+@public_operation
 def reshape(
     x: Operand, shape: ShapeLike, begin_axis: AxisLike | None = None, end_axis: AxisLike | None = None, name: str = ""
 ) -> Function:
@@ -64,6 +66,7 @@ def _place(axis: AxisLike | None, default: Axis) -> Axis:
     return END_STATIC if index == 0 else Axis(index - 1)
 
 
+@public_operation
 def expand_dims(x: Operand, axis: AxisLike, name: str = "") -> Function:
     """Insert an axis of size 1: after axis `axis` if that is not negative, otherwise so that it is ``shape[axis]``.
 
@@ -90,6 +93,7 @@ def expand_dims(x: Operand, axis: AxisLike, name: str = "") -> Function:
     return as_one_block("ExpandDims", inner, [x], name)
 
 
+@public_operation
 def squeeze(x: Operand, axes: AxisLike | Sequence[AxisLike] | None = None, name: str = "") -> Function:
     """Remove the given axes of size 1, or all axes of size 1 without `axes`.
 
@@ -102,6 +106,7 @@ def squeeze(x: Operand, axes: AxisLike | Sequence[AxisLike] | None = None, name:
     return node(_forms.Squeeze, [as_variable(x)], attributes, name)
 
 
+@public_operation
 def flatten(x: Operand, axis: AxisLike | None = None, name: str = "") -> Function:
     """Flatten x to a matrix whose rows combine the axes before `axis` and whose columns combine the others.
 
@@ -127,6 +132,7 @@ def flatten(x: Operand, axis: AxisLike | None = None, name: str = "") -> Functio
     return as_one_block("Flatten", lambda v: reshape(v, shape), [x], name, {"axis": Axis(-trailing - 1)})
 
 
+@public_operation
 def swapaxes(x: Operand, axis1: AxisLike = 0, axis2: AxisLike = 1, name: str = "") -> Function:
     """Swap two static axes.
 
@@ -140,6 +146,7 @@ def swapaxes(x: Operand, axis1: AxisLike = 0, axis2: AxisLike = 1, name: str = "
     return node(_forms.TransposeAxes, [as_variable(x)], {"axis1": Axis(axis1), "axis2": Axis(axis2)}, name)
 
 
+@public_operation
 def transpose(x: Operand, perm: Sequence[AxisLike], name: str = "") -> Function:
     """Permute the static axes: axis i of the result is axis ``perm[i]`` of x.
 
@@ -169,6 +176,7 @@ def transpose(x: Operand, perm: Sequence[AxisLike], name: str = "") -> Function:
     return node(_forms.TransposeAxes, [operand], {"axisVec": vector}, name)
 
 
+@public_operation
 def unpack_batch(x: Operand, name: str = "") -> Function:
     """Turn the batch axis into the first static axis, which has a free dimension.
 
@@ -182,6 +190,7 @@ def unpack_batch(x: Operand, name: str = "") -> Function:
     return node(_forms.UnpackBatchAxis, [as_variable(x)], name=name)
 
 
+@public_operation
 def to_batch(x: Operand, name: str = "") -> Function:
     """Turn the first static axis into the batch axis: the inverse of `unpack_batch`.
 
@@ -194,6 +203,7 @@ def to_batch(x: Operand, name: str = "") -> Function:
 
 
 # ---- slicing, concatenation, padding, selection
+@public_operation
 def slice(
     x: Operand, axis: AxisLike | Sequence[AxisLike], begin_index: int | Sequence[int], end_index: int | Sequence[int],
     strides: int | Sequence[int] | None = None, name: str = "",
@@ -232,6 +242,7 @@ def slice(
     return node(select.Slice, [as_variable(x)], attributes, name)
 
 
+@public_operation
 def splice(*inputs: Operand, **kw_axis_name: Any) -> Function:
     """Concatenate the operands along the static axis `axis`, by default the last one.
 
@@ -252,6 +263,7 @@ def splice(*inputs: Operand, **kw_axis_name: Any) -> Function:
     return node(select.Splice, operands, {"axis": Axis(axis)}, name)
 
 
+@public_operation
 def pad(
     x: Operand, pattern: Sequence[Sequence[int]], mode: int = CONSTANT_PAD, constant_value: Measured = 0, name: str = ""
 ) -> Function:
@@ -278,6 +290,7 @@ def pad(
     return node(select.Pad, [as_variable(x)], attributes, name)
 
 
+@public_operation
 def gather(reference: Operand, indices: Operand, axis: AxisLike | None = None, name: str = "") -> Function:
     """Gather the slices of `reference` at the given indices along its first axis, or along `axis`.
 
@@ -309,6 +322,7 @@ def _gathered(reference: Function, indices: Variable) -> Function:
     return node(select.Gather, [reference.output, indices])
 
 
+@public_operation
 def top_k(x: Operand, k: int, axis: AxisLike = -1, name: str = "") -> Function:
     """The k largest elements along a static axis in descending order, and their indices, as two outputs.
 
@@ -331,6 +345,7 @@ def top_k(x: Operand, k: int, axis: AxisLike = -1, name: str = "") -> Function:
     return as_one_block("TopK", inner, [x], name, attributes)
 
 
+@public_operation
 def crop_manual(node_input: Operand, node_referent: Operand, offset_x: int, offset_y: int, name: str = "") -> Function:
     """Crop an image to the height and width of another, at the given offsets.
 
@@ -347,6 +362,7 @@ def crop_manual(node_input: Operand, node_referent: Operand, offset_x: int, offs
     return node(Crop, operands, {"offset": [int(offset_x), int(offset_y)]}, name)
 
 
+@public_operation
 def crop_automatic(node_input: Operand, node_referent: Operand, name: str = "") -> Function:
     """Crop an image to the height and width of another, at the position that corresponds to it.
 
@@ -365,6 +381,7 @@ def crop_automatic(node_input: Operand, node_referent: Operand, name: str = "") 
     return node(Crop, as_variables(node_input, node_referent), name=name)
 
 
+@public_operation
 def crop_automatic_with_ancestors(
     node_input: Operand, node_referent: Operand, ancestor_input: Operand, ancestor_referent: Operand, name: str = ""
 ) -> Function:
@@ -382,6 +399,7 @@ def crop_automatic_with_ancestors(
 
 
 # ---- values from shapes and indices
+@public_operation
 def one_hot(x: Operand, num_classes: int, sparse_output: bool = False, axis: AxisLike = -1, name: str = "") -> Function:
     """One-hot encoding of indices along a new axis, dense or sparse.
 
@@ -395,6 +413,7 @@ def one_hot(x: Operand, num_classes: int, sparse_output: bool = False, axis: Axi
     return node(fill.OneHot, [as_variable(x)], attributes, name)
 
 
+@public_operation
 def zeros_like(x: Operand, name: str = "") -> Function:
     """Zeros with the shape and dynamic axes of x.
 
@@ -406,6 +425,7 @@ def zeros_like(x: Operand, name: str = "") -> Function:
     return node(fill.ConstantOp, [as_variable(x)], {"fillValue": 0.0}, name)
 
 
+@public_operation
 def ones_like(x: Operand, name: str = "") -> Function:
     """Ones with the shape and dynamic axes of x.
 
@@ -417,6 +437,7 @@ def ones_like(x: Operand, name: str = "") -> Function:
     return node(fill.ConstantOp, [as_variable(x)], {"fillValue": 1.0}, name)
 
 
+@public_operation
 def eye_like(x: Operand, sparse_output: bool = True, name: str = "") -> Function:
     """An identity matrix with the shape of x, sparse by default. x must have two axes, counting the batch axis.
 
@@ -429,6 +450,7 @@ def eye_like(x: Operand, sparse_output: bool = True, name: str = "") -> Function
     return node(fill.EyeLike, [as_variable(x)], {"OutputSparse": bool(sparse_output)}, name)
 
 
+@public_operation
 def cast(node_input: Operand, dtype: ElementType | None, name: str = "") -> Function:
     """Convert the operand to another element type.
 
@@ -441,6 +463,7 @@ def cast(node_input: Operand, dtype: ElementType | None, name: str = "") -> Func
     return node(fill.Cast, [as_variable(node_input)], {"newDataType": as_dtype(dtype)}, name)
 
 
+@public_operation
 def assign(ref: Operand, input: Operand, name: str = "") -> Function:
     """The value of `input`, which is also assigned to the parameter or constant `ref` after the forward pass.
 

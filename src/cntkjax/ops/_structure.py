@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..graph.arguments import public_operation
 from ..graph.build import apply, composite, make_block
 from ..graph.edit import Cloner
 from ..graph.errors import explain
@@ -27,6 +28,7 @@ __all__ = [
 Operands = list[tuple[Variable, Variable]]  # pairs (argument inside the block, operand outside)
 
 
+@public_operation
 def combine(*operands: Operand | Sequence[Operand], **kw_name: str) -> Function:
     """A function with the outputs of all operands; without operands, it has no outputs.
 
@@ -47,6 +49,7 @@ def combine(*operands: Operand | Sequence[Operand], **kw_name: str) -> Function:
     return apply(Combine, outputs, name=name)  # type: ignore[return-value]
 
 
+@public_operation
 def alias(x: Operand, name: str = "") -> Function:
     """The operand under another name.
 
@@ -59,6 +62,7 @@ def alias(x: Operand, name: str = "") -> Function:
     return apply(ELEMENTWISE["NoOp"], [as_variable(x)], name=name)  # type: ignore[return-value]
 
 
+@public_operation
 def as_composite(root_function: Function, name: str = "") -> Function:
     """The composite that represents the graph rooted at a node.
 
@@ -76,6 +80,7 @@ def as_composite(root_function: Function, name: str = "") -> Function:
     return node if node.is_composite else composite(node, name)  # type: ignore[return-value]
 
 
+@public_operation
 def as_block(
     composite: Function, block_arguments_map: Sequence[tuple[Any, Any]], block_op_name: str,
     block_instance_name: str = "",

@@ -12,6 +12,7 @@ from ..core import NativeValue, Value
 from ..device import cpu
 from ..engine.data.ragged import Ragged, SparseRows
 from ..formats.containers import Dictionary
+from ..graph.arguments import public_operation
 from ..graph.build import Spec, composite, infer
 from ..graph.errors import ResultError, explain
 from ..graph.function import Function as GraphFunction
@@ -274,6 +275,7 @@ def _plain(value: object) -> Plain:
     return np.asarray(value)
 
 
+@public_operation
 def user_function(user_func: object) -> Function:
     """Turn a `UserFunction` into a graph that can be used like that of any other operation.
 

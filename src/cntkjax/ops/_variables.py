@@ -7,6 +7,7 @@ import numpy as np
 from .._typing import ElementType, ShapeLike
 from ..default_options import default_override_or, get_default_override
 from ..device import Device
+from ..graph.arguments import public_operation
 from ..graph.axis import BATCH, UNKNOWN_AXES, AxesLike, Axis
 from ..graph.shape import FREE, UNKNOWN_SHAPE, as_shape
 from ..graph.variable import VariableKind, default_axes
@@ -17,6 +18,7 @@ __all__ = [
 ]
 
 
+@public_operation
 def input_variable(
     shape: ShapeLike | None,
     dtype: ElementType | default_override_or | None = default_override_or(np.float32),
@@ -44,6 +46,7 @@ def input_variable(
     )
 
 
+@public_operation
 def input(
     shape: ShapeLike | None,
     dtype: ElementType | default_override_or | None = default_override_or(np.float32),
@@ -62,6 +65,7 @@ def input(
     return input_variable(shape, dtype, needs_gradient, is_sparse, dynamic_axes, name)
 
 
+@public_operation
 def output_variable(
     shape: ShapeLike, dtype: ElementType | None, dynamic_axes: AxesLike, needs_gradient: bool = True, name: str = ""
 ) -> Variable:
@@ -80,6 +84,7 @@ def output_variable(
     )
 
 
+@public_operation
 def placeholder(shape: ShapeLike | str | None = None, dynamic_axes: AxesLike = None, name: str = "") -> Variable:
     """A stand-in for a variable that ``replace_placeholders`` supplies later; undeclared properties are then inferred.
 
@@ -96,6 +101,7 @@ def placeholder(shape: ShapeLike | str | None = None, dynamic_axes: AxesLike = N
     )
 
 
+@public_operation
 def parameter(
     shape: ShapeLike | None = None, init: Init = None, dtype: ElementType | None = None, device: Device = None,
     name: str = "",
@@ -110,6 +116,7 @@ def parameter(
     return Parameter(shape, init, dtype, device, name)
 
 
+@public_operation
 def constant(
     value: Init = None, shape: ShapeLike | None = None, dtype: ElementType | None = None, device: Device = None,
     name: str = "",

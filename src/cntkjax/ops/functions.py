@@ -16,6 +16,7 @@ from ..formats import model as model_files
 from ..formats import registry
 from ..formats.containers import unwrap_values
 from ..graph import edit
+from ..graph.arguments import public, public_operation
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import composite, make_node
 from ..graph.errors import AxisError, OutputError, ShapeError, explain, layer_title, of_layer
@@ -42,6 +43,7 @@ from ._user_function_files import register_udf_deserialize_callback, udf_callbac
 Source: TypeAlias = str | os.PathLike[str] | bytes | BinaryIO
 
 
+@public
 @unique
 class CloneMethod(Enum):
     """What a clone does with parameters: copy them, share them, or freeze copies of them as constants.
@@ -58,6 +60,7 @@ class CloneMethod(Enum):
     freeze = "freeze"
 
 
+@public
 @unique
 class ModelFormat(Enum):
     """File formats of models.
@@ -87,6 +90,7 @@ class _OutputAttribute:
         return getattr(function.outputs[0], self.name)
 
 
+@public
 class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
     """A computation graph with arguments and outputs.
 
@@ -477,6 +481,7 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
     register_udf_deserialize_callback = staticmethod(register_udf_deserialize_callback)
 
 
+@public_operation
 def BlockFunction(op_name: str, name: str) -> Callable[[Callable[..., Any]], Function]:
     """Decorator like `Function` that creates a block: a single operation in the graph and in model files.
 
@@ -490,6 +495,7 @@ def BlockFunction(op_name: str, name: str) -> Callable[[Callable[..., Any]], Fun
     return lambda f: from_python(f, make_block=True, op_name=op_name, name=name)
 
 
+@public_operation
 def load_model(model: Source, device: Device = None, format: ModelFormat = ModelFormat.CNTKv2) -> Function:
     """Load a graph from a path, bytes or a file object; see `Function.load`.
 

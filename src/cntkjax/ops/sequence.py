@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 import numpy as np
 
 from .._typing import ElementType, Measured, ShapeLike
 from ..default_options import default_override_or
-from ..graph.arguments import check_arguments as _check_arguments
+from ..graph.arguments import checked
 from ..graph.axis import SEQUENCE, Axis
 from ..graph.build import apply
 from ..graph.variable import rename
@@ -32,7 +35,15 @@ from ._structure import combine
 from ._variables import sequence_input
 from .functions import Function
 
+F = TypeVar("F", bound=Callable[..., Any])
 
+
+def _operation(f: F) -> F:
+    """A public operation, whose errors name it as users do."""
+    return checked(f, f"sequence.{f.__name__}", operands=True)
+
+
+@_operation
 def input_variable(
     shape: ShapeLike,
     dtype: ElementType | default_override_or | None = default_override_or(np.float32),
@@ -51,6 +62,7 @@ def input_variable(
     return sequence_input(shape, dtype, needs_gradient, is_sparse, sequence_axis, name)
 
 
+@_operation
 def input(
     shape: ShapeLike,
     dtype: ElementType | default_override_or | None = default_override_or(np.float32),
@@ -69,6 +81,7 @@ def input(
     return sequence_input(shape, dtype, needs_gradient, is_sparse, sequence_axis, name)
 
 
+@_operation
 def past_value(x: Operand, initial_state: Operand | None = None, time_step: int = 1, name: str = "") -> Function:
     """The value `time_step` steps ago; `initial_state` (by default 0) at the first `time_step` steps of a sequence.
 
@@ -84,6 +97,7 @@ def past_value(x: Operand, initial_state: Operand | None = None, time_step: int 
     return delayed(PastValue, x, initial_state, time_step, name)
 
 
+@_operation
 def future_value(x: Operand, initial_state: Operand | None = None, time_step: int = 1, name: str = "") -> Function:
     """The value `time_step` steps ahead; `initial_state` at the last `time_step` steps of a sequence.
 
@@ -99,6 +113,7 @@ def future_value(x: Operand, initial_state: Operand | None = None, time_step: in
     return delayed(FutureValue, x, initial_state, time_step, name)
 
 
+@_operation
 def delay(x: Operand, initial_state: Operand | None = None, time_step: int = 1, name: str = "") -> Operand:
     """`past_value` for a positive `time_step`, `future_value` for a negative one, x itself for 0.
 
@@ -118,6 +133,7 @@ def delay(x: Operand, initial_state: Operand | None = None, time_step: int = 1, 
     return past_value(x, initial_state, time_step, name)
 
 
+@_operation
 def is_first(seq: Operand, name: str = "") -> Function:
     """1 at the first step of each sequence, 0 at the others.
 
@@ -130,6 +146,7 @@ def is_first(seq: Operand, name: str = "") -> Function:
     return as_one_block("Sequence::IsFirst", lambda s: within(PastValue, s, 1), [as_variable(seq)], name)
 
 
+@_operation
 def is_last(seq: Operand, name: str = "") -> Function:
     """1 at the last step of each sequence, 0 at the others.
 
@@ -142,6 +159,7 @@ def is_last(seq: Operand, name: str = "") -> Function:
     return as_one_block("Sequence::IsLast", lambda s: within(FutureValue, s, 1), [as_variable(seq)], name)
 
 
+@_operation
 def slice(seq: Operand, begin_index: int, end_index: int, name: str = "") -> Function:
     """The steps of each sequence from `begin_index` up to but excluding `end_index`.
 
@@ -162,6 +180,7 @@ def slice(seq: Operand, begin_index: int, end_index: int, name: str = "") -> Fun
     return as_one_block("Sequence::Slice", lambda s: sliced(s, begin_index, end_index), [as_variable(seq)], name)
 
 
+@_operation
 def first(seq: Operand, name: str = "") -> Function:
     """The first step of each sequence.
 
@@ -175,6 +194,7 @@ def first(seq: Operand, name: str = "") -> Function:
     return slice(seq, 0, 1, name)
 
 
+@_operation
 def last(seq: Operand, name: str = "") -> Function:
     """The last step of each sequence.
 
@@ -188,6 +208,7 @@ def last(seq: Operand, name: str = "") -> Function:
     return slice(seq, -1, 0, name)
 
 
+@_operation
 def where(condition: Operand, name: str = "") -> Function:
     """The indices of the steps at which a condition is nonzero, as a new sequence.
 
@@ -204,6 +225,7 @@ def where(condition: Operand, name: str = "") -> Function:
     return where_steps(as_variable(condition), None, name)
 
 
+@_operation
 def gather(seq: Operand, condition: Operand, new_sequence_axis_typeinfo: Typeinfo = None, name: str = "") -> Function:
     """The steps of a sequence at which a condition is nonzero.
 
@@ -223,6 +245,7 @@ def gather(seq: Operand, condition: Operand, new_sequence_axis_typeinfo: Typeinf
     return as_one_block("Sequence::Gather", lambda s, c: gathered(s, c, new_sequence_axis_typeinfo), operands, name)
 
 
+@_operation
 def scatter(seq: Operand, condition: Operand, new_sequence_axis_typeinfo: Typeinfo = None, name: str = "") -> Function:
     """Place the steps of a sequence, in order, where a condition is nonzero; zeros elsewhere. The inverse of `gather`.
 
@@ -240,6 +263,7 @@ def scatter(seq: Operand, condition: Operand, new_sequence_axis_typeinfo: Typein
     return as_one_block("Sequence::Scatter", lambda s, c: scattered(s, c, new_sequence_axis_typeinfo), operands, name)
 
 
+@_operation
 def broadcast_as(operand: Operand, broadcast_as_operand: Operand, name: str = "") -> Function:
     """Broadcast one value for each sequence, or one for all sequences, to every step of another operand.
 
@@ -255,6 +279,7 @@ def broadcast_as(operand: Operand, broadcast_as_operand: Operand, name: str = ""
     return as_one_block("Sequence::BroadcastAs", reconcile_dynamic_axes, operands, name)
 
 
+@_operation
 def reduce_sum(seq: Operand, name: str = "") -> Function:
     """The sum over the steps of each sequence.
 
@@ -269,6 +294,7 @@ def reduce_sum(seq: Operand, name: str = "") -> Function:
     return reduced("Sum", 0.0, seq, name)
 
 
+@_operation
 def reduce_max(seq: Operand, name: str = "") -> Function:
     """The maximum over the steps of each sequence.
 
@@ -283,6 +309,7 @@ def reduce_max(seq: Operand, name: str = "") -> Function:
     return reduced("Max", float("-inf"), seq, name)
 
 
+@_operation
 def softmax(seq: Operand, name: str = "") -> Function:
     """Softmax along the sequence: exp(x) / sum(exp(x)), where the sum runs over the steps of each sequence.
 
@@ -302,6 +329,7 @@ def softmax(seq: Operand, name: str = "") -> Function:
     return as_one_block("Sequence::Softmax", over_steps, [needs_sequence(as_variable(seq), "softmax along it")], name)
 
 
+@_operation
 def unpack(x: Operand, padding_value: Measured, no_mask_output: bool = False, name: str = "") -> Function:
     """Convert sequences to arrays: the steps become the first static axis, padded with `padding_value`.
 
@@ -327,7 +355,6 @@ def unpack(x: Operand, padding_value: Measured, no_mask_output: bool = False, na
     return function  # type: ignore[return-value]
 
 
-_check_arguments(globals(), __name__, "sequence.", operands=True)
 
 
 __all__ = [

@@ -1,7 +1,6 @@
 """Random tensors, in CNTK's names and signatures."""
 
 from ..default_options import default_override_or
-from ..graph.arguments import check_arguments as _check_arguments
 from ..graph.seed import AUTO_SEED as auto_select
 from ._random import (
     bernoulli,
@@ -14,4 +13,3 @@ from ._random import (
     uniform_like,
 )
 
-_check_arguments(globals(), __name__)

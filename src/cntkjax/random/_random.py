@@ -9,6 +9,7 @@ import numpy as np
 
 from .._typing import DTypeLike, Seed, ShapeLike
 from ..default_options import default_override_or, get_default_override
+from ..graph.arguments import public
 from ..graph.dtypes import as_dtype
 from ..graph.seed import AUTO_SEED, resolve_seed
 from ..graph.shape import as_shape
@@ -49,6 +50,7 @@ def _attributes(kind: str, numbers: tuple[float, ...], seed: Seed) -> dict[str, 
     }
 
 
+@public
 def uniform(
     shape: ShapeLike, dtype: DType = default_override_or(np.float32), low: float = 0.0, high: float = 1.0,
     seed: Seed = AUTO_SEED, name: str = "",
@@ -65,6 +67,7 @@ def uniform(
     return _with_shape(uniform, "uniform", shape, dtype, (low, high), seed, name)
 
 
+@public
 def uniform_like(x: Operand, low: float = 0.0, high: float = 1.0, seed: Seed = AUTO_SEED, name: str = "") -> Function:
     """Uniformly distributed random numbers in [low, high), with the shape and dynamic axes of x.
 
@@ -79,6 +82,7 @@ def uniform_like(x: Operand, low: float = 0.0, high: float = 1.0, seed: Seed = A
     return _like("uniform", x, (low, high), seed, name)
 
 
+@public
 def normal(
     shape: ShapeLike, dtype: DType = default_override_or(np.float32), mean: float = 0.0, scale: float = 1.0,
     seed: Seed = AUTO_SEED, name: str = "",
@@ -94,6 +98,7 @@ def normal(
     return _with_shape(normal, "normal", shape, dtype, (mean, scale), seed, name)
 
 
+@public
 def normal_like(x: Operand, mean: float = 0.0, scale: float = 1.0, seed: Seed = AUTO_SEED, name: str = "") -> Function:
     """Normally distributed random numbers with the shape and dynamic axes of x.
 
@@ -108,6 +113,7 @@ def normal_like(x: Operand, mean: float = 0.0, scale: float = 1.0, seed: Seed = 
     return _like("normal", x, (mean, scale), seed, name)
 
 
+@public
 def gumbel(
     shape: ShapeLike, dtype: DType = default_override_or(np.float32), loc: float = 0.0, scale: float = 1.0,
     seed: Seed = AUTO_SEED, name: str = "",
@@ -125,6 +131,7 @@ def gumbel(
     return _with_shape(gumbel, "gumbel", shape, dtype, (loc, scale), seed, name)
 
 
+@public
 def gumbel_like(x: Operand, loc: float = 0.0, scale: float = 1.0, seed: Seed = AUTO_SEED, name: str = "") -> Function:
     """Gumbel-distributed random numbers with the shape and dynamic axes of x.
 
@@ -139,6 +146,7 @@ def gumbel_like(x: Operand, loc: float = 0.0, scale: float = 1.0, seed: Seed = A
     return _like("gumbel", x, (loc, scale), seed, name)
 
 
+@public
 def bernoulli(
     shape: ShapeLike, dtype: DType = default_override_or(np.float32), mean: float = 0.5, seed: Seed = AUTO_SEED,
     name: str = "",
@@ -154,6 +162,7 @@ def bernoulli(
     return _with_shape(bernoulli, "bernoulli", shape, dtype, (mean,), seed, name)
 
 
+@public
 def bernoulli_like(x: Operand, mean: float = 0.5, seed: Seed = AUTO_SEED, name: str = "") -> Function:
     """Bernoulli-distributed random numbers with the shape and dynamic axes of x.
 

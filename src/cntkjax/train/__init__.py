@@ -1,6 +1,5 @@
 """Training: the trainer, training sessions, and distributed learners."""
 
-from ..graph.arguments import check_arguments as _check_arguments
 from . import _criterion, distributed, trainer
 from .distributed import (
     Communicator,
@@ -21,4 +20,3 @@ from .training_session import (
     training_session,
 )
 
-_check_arguments(globals(), __name__)

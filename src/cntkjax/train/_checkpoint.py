@@ -16,7 +16,7 @@ from ..engine.lower.rows import Rows
 from ..engine.run.handover import STATE, assign, settle
 from ..engine.train.loss_scale import LossScale
 from ..engine.train.state import Pending
-from ..engine.train.step import Options
+from ..engine.train.step import StepOptions
 from ..engine.xla.background import Background
 from ..formats import checkpoint, model
 from ..formats.dictionary import FormatError, decode, encode
@@ -44,7 +44,7 @@ class TrainerState(Protocol):
     learners: list[LearnerCore]
     distributed: DistributedTraining
     memory: Memory
-    options: Options
+    options: StepOptions
     pending: Cell[Pending]
     training: Cell[Training]
     turn: AbstractContextManager[Any]

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..core import NDArrayView
+from ..graph.arguments import public
 from ..graph.proxy import unwrap
 from ..learners import Learner
 from ..learners._user import Parameters
@@ -18,6 +19,7 @@ from ..parallel.gradients import DataParallel
 from . import trainer
 
 
+@public
 class WorkerDescriptor(NamedTuple):
     """A worker: its number and the name of its machine.
 
@@ -33,6 +35,7 @@ class WorkerDescriptor(NamedTuple):
         return self.global_rank == 0
 
 
+@public
 class Communicator:
     """The means by which workers exchange data; ``mpi_communicator()`` returns one.
 
@@ -95,6 +98,7 @@ class Communicator:
             view.copy_from(NDArrayView.from_dense(np.asarray(total), borrow=True))
 
 
+@public
 def mpi_communicator() -> Communicator:
     """The communicator of all workers.
 
@@ -104,6 +108,7 @@ def mpi_communicator() -> Communicator:
     return Communicator()
 
 
+@public
 class DistributedLearner(Learner):
     """A learner that learns from the data of all workers, by summed gradients or by block momentum.
 
@@ -158,6 +163,7 @@ class DistributedLearner(Learner):
         return strategy
 
 
+@public
 def data_parallel_distributed_learner(
     learner: Learner,
     distributed_after: int = 0,
@@ -212,6 +218,7 @@ def data_parallel_distributed_learner(
     return _distributed(learner, strategy, "data_parallel_distributed_learner")
 
 
+@public
 def block_momentum_distributed_learner(
     learner: Learner,
     block_size: int,

@@ -23,9 +23,10 @@ from ..engine.plan.plan import Plan
 from ..engine.run.handover import conclude
 from ..engine.train.loss_scale import LossScale
 from ..engine.train.state import Pending
-from ..engine.train.step import Account, Conclusion, Options, Outcome, Step, no_account
+from ..engine.train.step import Account, Conclusion, Outcome, Step, StepOptions, no_account
 from ..engine.train.ways import Agreement, Exchange
 from ..eval.evaluator import Arguments, Evaluator, EvaluatorCore, as_function, by_variable, dict_text, feeds
+from ..graph.arguments import public
 from ..graph.build import edits
 from ..graph.cells import Cell, Changes
 from ..graph.errors import ArgumentError, explain
@@ -401,6 +402,7 @@ class _StepCount:
         return replace(outcome, loss=loss) if outcome.samples else None
 
 
+@public
 @delegates_to(TrainerCore)
 class Trainer(TrainerCore, Evaluator):
     """Trains a model by minibatches.
@@ -467,14 +469,14 @@ def _criteria(criterion: Criterion) -> tuple[Function | Variable, Function | Var
     return loss, metric
 
 
-def _options(accumulate: int, precision: str | None, rematerialize: bool, learners: Sequence[Learner]) -> Options:
+def _options(accumulate: int, precision: str | None, rematerialize: bool, learners: Sequence[Learner]) -> StepOptions:
     if isinstance(accumulate, bool) or not isinstance(accumulate, int) or accumulate < 1:
         raise ValueError(f"accumulate is a number of minibatches, at least 1, not {accumulate!r}")
     if precision not in (None, "bfloat16", "float16"):
         raise ValueError(f"precision is 'bfloat16', 'float16', or None for that of the model, not {precision!r}")
     if precision == "float16" and any(isinstance(learner, UserLearner) for learner in learners):
         raise ValueError("a UserLearner takes every step, also one that overflows in float16: use 'bfloat16'")
-    return Options(accumulate, precision, bool(rematerialize))
+    return StepOptions(accumulate, precision, bool(rematerialize))
 
 
 def _check_learners(learners: Sequence[Learner], parameters: Sequence[Leaf]) -> None:

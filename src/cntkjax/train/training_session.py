@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from ..device import DeviceDescriptor, use_default_device
 from ..formats.checkpoint import SUFFIX, exists
+from ..graph.arguments import public
 from ..graph.proxy import delegates_to, unwrap
 from ..io import FULL_DATA_SWEEP, INFINITELY_REPEAT, MinibatchData
 from ..learners import TrainingParameterSchedule
@@ -26,6 +27,7 @@ from .trainer import Trainer, TrainerCore
 _SOURCE = "TrainingMinibatchSource"  # the key of the source's state in a checkpoint, as CNTK has it
 
 
+@public
 class DataUnit(IntEnum):
     """The unit of a frequency.
 
@@ -52,6 +54,7 @@ class MinibatchSizeSchedule(TrainingParameterSchedule):
         return int(super().__getitem__(count))
 
 
+@public
 def minibatch_size_schedule(schedule: Entries, epoch_size: int = 1) -> MinibatchSizeSchedule:
     """Minibatch sizes that change during training: a number, or a list of sizes or (epochs, size) pairs.
 
@@ -73,6 +76,7 @@ def minibatch_size_schedule(schedule: Entries, epoch_size: int = 1) -> Minibatch
     return sizes
 
 
+@public
 class CheckpointConfig:
     """When and where checkpoints are written, and whether to resume from an existing one.
 
@@ -128,6 +132,7 @@ class _Validation:
         return error / max(samples, 1), samples, minibatches
 
 
+@public
 class CrossValidationConfig(_Validation):
     """The data for tests during training, and how often they are run.
 
@@ -162,6 +167,7 @@ class CrossValidationConfig(_Validation):
         self.callback, self.max_samples = callback, max_samples
 
 
+@public
 class TestConfig(_Validation):
     """The data for a test at the end of training. For the arguments see ``CrossValidationConfig``.
 
@@ -373,6 +379,7 @@ class _SessionCore:
         self.restore_from_checkpoint(filename)
 
 
+@public
 @delegates_to(_SessionCore)
 class TrainingSession(_SessionCore):
     """Trains to the end of the data, or until ``max_samples``.
@@ -432,6 +439,7 @@ class TrainingSession(_SessionCore):
         return callback is None or callback(index, average_error, num_samples, num_minibatches)
 
 
+@public
 def training_session(
     trainer: Trainer,
     mb_source: Reader,

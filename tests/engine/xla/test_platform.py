@@ -10,9 +10,9 @@ import pytest
 from jax.sharding import SingleDeviceSharding
 
 import cntk as C
+from benchmarks.tracing import trace_for
 from cntkjax.engine.lower.rows import sum_rows
 from cntkjax.engine.lower.scans import unrolled_steps
-from cntkjax.engine.run.ahead_of_time import TracedForAnotherDevice, tracing_for
 from cntkjax.engine.run.program_cache import programs
 from cntkjax.engine.xla.platform import LOWERINGS, lowering, lowering_for, platform
 
@@ -269,9 +269,9 @@ def precisions_of_products():
     programs.clear()
     x = C.input_variable(3)
     f = C.times(x, C.parameter((3, 2), init=1))
-    with pytest.raises(TracedForAnotherDevice) as traced, tracing_for("gpu", SingleDeviceSharding(jax.devices()[0])):
-        f.eval({x: np.ones((1, 3), np.float32)})
-    return re.findall(r"precision = \[(.*?)\]", traced.value.traced.lower().as_text())
+    device = SingleDeviceSharding(jax.devices()[0])
+    traced = trace_for("gpu", device, lambda: f.eval({x: np.ones((1, 3), np.float32)})).traced
+    return re.findall(r"precision = \[(.*?)\]", traced.lower().as_text())
 
 
 def test_products_on_gpus_are_float32_unless_the_user_chooses_tf32(float32):

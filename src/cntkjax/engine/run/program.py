@@ -31,7 +31,6 @@ from ..xla.materialize import storing_values
 from ..xla.platform import matmul_precision
 from ..xla.versions import double_precision
 from . import profiler
-from .ahead_of_time import trace_elsewhere
 from .compiling import Computation, Executable, Inputs
 from .context import make_context, value_of_argument
 from .devices import Devices
@@ -223,7 +222,6 @@ class Program:
                 result = self._run_with_callbacks(inputs, minibatch, random)
                 outputs.append(lambda: result)
             else:
-                trace_elsewhere(self.executables.compiler.jitted, inputs)
                 if self._devices is None:
                     self.executables.run(minibatch.signature, inputs, outputs)
                 else:

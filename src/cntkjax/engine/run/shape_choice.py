@@ -18,7 +18,6 @@ from ...graph.variable import Variable
 from ..data.packing import Grid, first_fit, pack, pack_with_more_rows
 from ..data.shape_policy import Prices, ShapePolicy
 from ..data.shapes import Lengths, MinibatchSpace, Need, Shape
-from .ahead_of_time import is_tracing_elsewhere
 
 _Policy: TypeAlias = ShapePolicy[Need, Shape]
 _CHOOSING = BestEffort("choose a shape for a minibatch by those before it", "it runs in its own")
@@ -102,7 +101,7 @@ class ShapeChoice:
         packings = next((p for p in choices if p is not None), None)
         if packings is None:
             seen = policy.seen if agreed is not None else [*policy.seen, *_seen_elsewhere(variables, sizes[0])]
-            shape = self.space.tightest(need) if is_tracing_elsewhere() else self.space.with_room(need, seen)
+            shape = self.space.with_room(need, seen)
             packings = self._packings_with_more_rows(shape, sizes, everyone)
             policy.add(packings[0].shape)
         return packings

@@ -36,7 +36,7 @@ from ..xla.versions import double_precision
 from .learner import StepLearner
 from .sample_counter import SampleCounter
 from .state import Pending, TrainingState
-from .step_body import Options, StepBody, StepOutputs
+from .step_body import StepBody, StepOptions, StepOutputs
 from .update import Gradients, Hyperparameters
 from .ways import Agreement, Exchange, InOneProgram, LocalExchange
 
@@ -110,7 +110,7 @@ class Step:
 
     def __init__(
         self, criteria: Sequence[Variable], outputs: Sequence[Variable], learners: Sequence[StepLearner],
-        memory: Memory | None = None, options: Options = Options(), pending: Cell[Pending] | None = None,
+        memory: Memory | None = None, options: StepOptions = StepOptions(), pending: Cell[Pending] | None = None,
     ) -> None:
         self.criteria, self.outputs, self.learners = list(criteria), list(outputs), list(learners)
         self.memory = Memory() if memory is None else memory
@@ -329,7 +329,7 @@ class Step:
     def _part_in_stages(self, feeds: Feeds, error: BatchSizeError) -> Part:
         computed = [*self.criteria, *self.outputs, self.sample_counter.source]
         stages = StagedExecution(computed, feeds, error, bool(self.learners), self.memory.streams)
-        if self.options != Options():
+        if self.options != StepOptions():
             raise ValueError(explain(
                 "training on several batch sizes in one minibatch does not support these options",
                 fix="leave out accumulate=, precision= and rematerialize=",
@@ -395,4 +395,4 @@ def _sum(result: Result) -> float:
     return float(sum(a.sum(dtype=np.float64) for a in (data if isinstance(data, list) else [data])))
 
 
-__all__ = ["Account", "Conclusion", "Options", "Outcome", "Part", "Step", "no_account"]
+__all__ = ["Account", "Conclusion", "StepOptions", "Outcome", "Part", "Step", "no_account"]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Options:
+class StepOptions:
     """How a training step computes.
 
     `accumulate`: of how many minibatches the learners get the sum of the gradients. `narrow`: the type in which
@@ -65,7 +65,7 @@ class StepBody:
     num_criteria: int
     parameters: Sequence[Sequence[Leaf]]
     transforms: Sequence[optax.GradientTransformationExtraArgs]
-    options: Options
+    options: StepOptions
 
     def train(self, plan: Plan, ctx: Context, env: Environment, state: TrainedState, extra: PyTree) -> StepOutputs:
         """`extra`: hyperparameters of all learners, or None if gradients are only accumulated; pending gradients."""
@@ -150,4 +150,4 @@ def _finite_changes(plan: Plan, env: Environment, changes: StateChanges) -> Stat
     return changes._replace(updates=updates)
 
 
-__all__ = ["Options", "StepBody", "StepOutputs"]
+__all__ = ["StepOptions", "StepBody", "StepOutputs"]

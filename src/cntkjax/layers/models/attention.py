@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..._typing import Count
 from ...axis import Axis
 from ...default_options import default_options, default_override_or, get_default_override
+from ...graph.arguments import public
 from ...graph.errors import explain
 from ...initializer import glorot_uniform
 from ...ops import element_select, element_times, reduce_sum, reshape, sequence, softmax, tanh
@@ -32,6 +33,7 @@ def _check_span(span: int | None, axis: int | Axis | None) -> None:
         raise ValueError(f"AttentionModel: attention_span must be a positive value, not {span}")
 
 
+@public
 def AttentionModel(
     attention_dim: Count,
     attention_span: Count | None = None,
