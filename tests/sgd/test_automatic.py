@@ -20,11 +20,12 @@ def epochs_of(losses, factors=None, **fields):
 
 
 def after(losses, factors=None, cv_loss=None, metric=None, **block):
-    """The factor after these epochs, and the epoch whose model is loaded."""
+    """The factor after these epochs, and the epoch to which training returns."""
     settings = SGD(autoAdjustLR="adjustAfterEpoch", **block).settings
     fields = {name: values for name, values in (("cv_loss", cv_loss), ("cv_metric", metric)) if values}
     epochs = epochs_of(losses, factors, **fields)
-    return auto_rate.factor_after(settings, epochs), auto_rate.epoch_to_load(settings, epochs)
+    repeated = auto_rate.epochs_to_repeat(settings, epochs)
+    return auto_rate.factor_after(settings, epochs), len(epochs) - repeated if repeated else None
 
 
 @pytest.mark.parametrize(("losses", "block", "factor", "loaded"), [

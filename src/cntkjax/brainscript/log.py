@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TextIO
+from typing import SupportsFloat, TextIO
 
 import numpy as np
 
-from ..logging import ProgressWriter
+from ..logging._progress_writer import LazySum, is_due
 from ..parallel import workers
 from ..sgd import Epoch, Observer
 
@@ -67,50 +67,77 @@ class Log:
 
 @dataclass(frozen=True)
 class Criterion:
-    """A node whose average is logged, and its operation."""
+    """A node whose average is logged, and its operation.
+
+    `is_whole`: whether it has one value for a minibatch, whatever its size; it is logged as one sample, the last one.
+    """
 
     name: str
     operation: str
+    is_whole: bool = False
 
-    def shown(self, total: float, samples: int) -> str:
-        """``name = average * samples``; errs are percentages, as in CNTK."""
-        average = total / samples if samples else 0.0
-        if self.name == "errs":
-            return f"{self.name} = {100 * average:.3f}% * {samples}"
+    def shown(self, average: float, samples: int) -> str:
+        """``name = average * samples``; errs and top5Errs are percentages, as in CNTK."""
         number = f"{average:.8f}" if abs(average) < 1e5 or not math.isfinite(average) else f"{average:.8e}"
+        if self.name.lower().endswith("errs"):
+            number = f"{100 * average:.3f}%"
         return f"{self.name} = {number} * {samples}"
 
-    def with_perplexity(self, total: float, samples: int) -> str:
+    def with_perplexity(self, average: float, samples: int) -> str:
         """The same, with the perplexity of a cross entropy."""
-        text = self.shown(total, samples)
+        text = self.shown(average, samples)
         if "CrossEntropy" not in self.operation:
             return text
-        average = total / samples if samples else 0.0
         return f"{text}; perplexity = {math.exp(average) if average < 709 else math.inf:.8f}"
 
 
-def listed(criteria: Sequence[Criterion], totals: Sequence[float], samples: int) -> str:
-    """All criteria, after each other."""
-    return "; ".join(each.shown(total, samples) for each, total in zip(criteria, totals, strict=True))
+class Sums:
+    """Sums of criteria over minibatches, and how their averages are logged."""
+
+    def __init__(self, criteria: Sequence[Criterion]) -> None:
+        self.criteria, self.minibatches = criteria, 0
+        self._samples = [0] * len(criteria)
+        self._totals = [LazySum() for _ in criteria]
+
+    def add(self, totals: Sequence[SupportsFloat], samples: Sequence[int]) -> None:
+        """Count a minibatch: the sums of the criteria over it, and the samples of each."""
+        for i, total in enumerate(totals):
+            if self.criteria[i].is_whole:
+                self._totals[i], self._samples[i] = LazySum(), 0
+            self._totals[i].add(total)
+            self._samples[i] += 1 if self.criteria[i].is_whole else samples[i]
+        self.minibatches += 1
+
+    @property
+    def samples(self) -> int:
+        """The samples of the first criterion."""
+        return self._samples[0]
+
+    def averages(self) -> list[float]:
+        """The average of each criterion."""
+        return [float(total) / max(samples, 1) for total, samples in zip(self._totals, self._samples, strict=True)]
+
+    def shown(self, perplexity: bool = False) -> str:
+        """All criteria, after each other."""
+        show = Criterion.with_perplexity if perplexity else Criterion.shown
+        return "; ".join(map(show, self.criteria, self.averages(), self._samples))
 
 
-class TrainingLog(Observer, ProgressWriter):
+class TrainingLog(Observer):
     """The lines of a training.
 
-    `criteria`: the loss, and the metric if there is one. `epochs`, `epoch_size`: how many there are, and their size in
-    samples (0: a sweep). `every`, `first`: minibatches between lines, and how many have lines of their own.
+    `criteria`: the loss, and the metrics. `epochs`, `epoch_size`: how many there are, and their size in samples (0: a
+    sweep). `every`, `first`: minibatches between lines (0: none), and how many have lines of their own.
     """
 
     def __init__(
         self, log: Log, criteria: Sequence[Criterion], epochs: int, epoch_size: int, every: int, first: int
     ) -> None:
-        ProgressWriter.__init__(self, every or sys.maxsize, first)
         self._log, self._criteria, self._epochs = log, criteria, epochs
-        self._epoch_size, self._every = epoch_size, every
+        self._epoch_size, self._every, self._first = epoch_size, every or sys.maxsize, first
         self._samples_seen = self._minibatches = 0
         self._epoch: Epoch | None = None
 
-    # ---- called by the run
     def begins(self, epoch: Epoch, momentum: float) -> None:
         """Log the rate and the momentum."""
         if not self._samples_seen and self._epoch_size:
@@ -124,50 +151,59 @@ class TrainingLog(Observer, ProgressWriter):
         self._log.line("Starting minibatch loop.")
         self._epoch, self._began = epoch, time.perf_counter()
         self._last = self._began
+        self._whole, self._since = Sums(self._criteria), Sums(self._criteria)
+
+    def trained(self, samples: int, sums: Sequence[SupportsFloat]) -> None:
+        """Count a minibatch; log the averages of those since the last line, if it is time."""
+        for each in (self._whole, self._since):
+            each.add(sums, [samples] * len(sums))
+        if is_due(self._whole.minibatches, self._every, self._first):
+            self._show()
+
+    def _show(self) -> None:
+        """The line about the minibatches since the last one."""
+        shown, count, last = self._since.shown(), self._since.samples, self._whole.minibatches
+        seconds, self._last = time.perf_counter() - self._last, time.perf_counter()
+        self._log.line(
+            f" {self._name()}-Minibatch[{last - self._since.minibatches + 1:4d}-{last:4d}{self._percentage(last)}]: "
+            f"{shown}; time = {seconds:.4f}s; samplesPerSecond = {count / max(seconds, 1e-9):.1f}"
+        )
+        self._since = Sums(self._criteria)
 
     def ended(self, epoch: Epoch) -> None:
         """Log the averages of the epoch."""
         self._samples_seen += epoch.samples
         self._minibatches = epoch.minibatches
-        averages = [epoch.loss, *([] if epoch.metric is None else [epoch.metric])]
-        totals = [average * epoch.samples for average in averages]
         self._log.line(
-            f"Finished {self._name()}: [Training] {listed(self._criteria, totals, epoch.samples)}; totalSamplesSeen = "
-            f"{self._samples_seen}; learningRatePerSample = {np.float32(epoch.rate):.8g}; epochTime="
-            f"{time.perf_counter() - self._began:.6g}s"
+            f"Finished {self._name()}: [Training] {self._whole.shown()}; totalSamplesSeen = {self._samples_seen}; "
+            f"learningRatePerSample = {np.float32(epoch.rate):.8g}; epochTime={time.perf_counter() - self._began:.6g}s"
         )
-        if epoch.cv_loss is not None:
-            validated = [epoch.cv_loss, *([] if epoch.cv_metric is None else [epoch.cv_metric])]
-            samples = self._validated
-            totals = [average * samples for average in validated]
-            self._log.line(f"Finished {self._name()}: [Validate] {listed(self._criteria, totals, samples)}")
+
+    def validated(self, sums: Sums) -> None:
+        """Log the averages of the validation data."""
+        self._log.line(f"Final Results: Minibatch[1-{sums.minibatches}]: {sums.shown(perplexity=True)}")
+        self._log.line(f"Finished {self._name()}: [Validate] {sums.shown()}")
 
     def saves(self, path: str) -> None:
         """Log the checkpoint."""
         self._log.line(f"SGD: Saving checkpoint model '{path}'")
         self._log.line()
 
-    def loads(self, path: str) -> None:
-        """Log that training goes on with another model."""
+    def returns(self, path: str, epoch: int, rate: float, samples: int) -> None:
+        """Log that the epochs since a checkpoint are repeated."""
+        self._samples_seen -= samples
         self._log.line(f"Loading (rolling back to) previous model with best training-criterion value: {path}.")
+        if self._epoch is not None and rate < self._epoch.rate:
+            self._log.line(f"learnRatePerSample reduced to {np.float32(rate):.8g}")
+        self._log.line(f"SGD: revoke back to and update checkpoint file for epoch {epoch}")
+        self._log.line()
 
-    # ---- called by the trainer
-    def on_write_training_update(self, samples: Any, updates: Any, aggregate_loss: Any, aggregate_metric: Any) -> None:
-        """Log the averages of the minibatches since the last line."""
-        count, now = samples[1] - samples[0], time.perf_counter()
-        seconds, self._last = now - self._last, now
-        totals = [after - before for before, after in (aggregate_loss, aggregate_metric)][: len(self._criteria)]
+    def stops(self, epoch: int, rate: float, least: float) -> None:
+        """Log that the rate is too small for an epoch."""
         self._log.line(
-            f" {self._name()}-Minibatch[{updates[0] + 1:4d}-{updates[1]:4d}{self._percentage(updates[1])}]: "
-            f"{listed(self._criteria, totals, count)}; time = {seconds:.4f}s; samplesPerSecond = "
-            f"{count / max(seconds, 1e-9):.1f}"
+            f"Learn Rate Per Sample for Epoch[{epoch}] = {np.float32(rate):.8g} is less than minLearningRatePerSample "
+            f"{np.float32(least):.8g}. Training complete."
         )
-
-    def on_write_test_summary(
-        self, samples: int, updates: int, summaries: int, aggregate_metric: Any, elapsed_milliseconds: int
-    ) -> None:
-        """Remember the number of samples of the validation data."""
-        self._validated = samples
 
     def _name(self) -> str:
         assert self._epoch is not None
@@ -181,4 +217,4 @@ class TrainingLog(Observer, ProgressWriter):
         return f", {min(100 * minibatch / total, 100):2.2f}%" if total else ""
 
 
-__all__ = ["Criterion", "Log", "TrainingLog", "listed"]
+__all__ = ["Criterion", "Log", "Sums", "TrainingLog"]

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from ..graph.variable import set_value
 from ..variables import Variable
 
 ROLES = ("feature", "label", "criterion", "evaluation", "output")
@@ -31,6 +34,14 @@ class Network:
     def with_role(self, role: str) -> Sequence[Variable]:
         """The nodes with a role."""
         return [self.nodes[name] for name in self.roles[role]]
+
+    def forget_epoch(self) -> None:
+        """Begin an epoch: nodes that accumulate have seen nothing yet."""
+        for name, operation in self.operations.items():
+            if operation == "EpochAccumulator" and name in self.nodes:
+                for constant in self.nodes[name].owner.constants:
+                    if constant.name.startswith(f"{name}."):
+                        set_value(constant, np.zeros(constant.shape, constant.dtype))
 
 
 __all__ = ["ROLES", "Network"]

@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from ..formats import checkpoint
-from ..graph.proxy import unwrap
 from ..ops.functions import Function
 from ..parallel import workers
 from ..train._sources import Reader
@@ -27,7 +25,7 @@ class Checkpoints:
 
     Without a path they are in a temporary folder, which is removed at the end of the scope, when no worker needs it.
 
-    `keep_all`: keep the states of all epochs; otherwise of the last and the best one. Models are always kept.
+    `keep_all`: keep the states of all epochs; otherwise of those that may be needed. Models are always kept.
     `last`: the number of the epoch whose checkpoint is ``path`` itself, if there is one.
     Errors: OSError if the files cannot be written.
     """
@@ -78,35 +76,27 @@ class Checkpoints:
         Errors: those of ``Trainer.restore_from_checkpoint``; ValueError if no run of an SGD block wrote it.
         """
         epoch = self.last_epoch()
-        if not epoch:
-            return History()
+        return self.restore(epoch, trainer, source) if epoch else History()
+
+    def restore(self, epoch: int, trainer: Trainer, source: Reader) -> History:
+        """Return to the checkpoint of an epoch; returns the history up to it. Errors: those of `resume`."""
         state = trainer.restore_from_checkpoint(self.file(epoch))
         if _HISTORY not in state:
             raise ValueError(f"checkpoint {self.file(epoch)!r} was not written by an SGD block: change modelPath")
         source.restore_from_checkpoint(state[_SOURCE])
         return History.from_text(state[_HISTORY])
 
-    def save(self, trainer: Trainer, source: Reader, history: History, best: int) -> None:
-        """Write the checkpoint of the last epoch; then remove states that are not needed any more."""
+    def save(self, trainer: Trainer, source: Reader, history: History, needed: int) -> None:
+        """Write the checkpoint of the last epoch; then remove the states of those before the last `needed`."""
         epoch = len(history)
         state = {_SOURCE: source.get_checkpoint_state(), _HISTORY: history.to_text()}
         trainer.save_checkpoint(self.file(epoch), state)
         if self._keep_all or workers.rank() > 0:
             return
-        for old in range(1, epoch):
-            if old != best:
-                Path(self.file(old) + checkpoint.SUFFIX).unlink(missing_ok=True)
-                if self._folder is not None:
-                    Path(self.file(old)).unlink(missing_ok=True)
-
-    def load_model(self, epoch: int, trainer: Trainer) -> None:
-        """Return to model and learners of an epoch; counts and the position in the data stay as they are."""
-        core = unwrap(trainer)
-        training, counters = core.training.value, [learner.counters for learner in core.learners]
-        trainer.restore_from_checkpoint(self.file(epoch))
-        core.training.value = training
-        for learner, now in zip(core.learners, counters, strict=True):
-            learner.counters_cell.value = replace(now, smoothed=learner.counters.smoothed)
+        for old in range(1, epoch - needed + 1):
+            Path(self.file(old) + checkpoint.SUFFIX).unlink(missing_ok=True)
+            if self._folder is not None:
+                Path(self.file(old)).unlink(missing_ok=True)
 
     def save_model(self, model: Function) -> None:
         """Write the final model, unless there is no path."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 from ..engine.plan.parts import resolve
 from ..graph.function import nodes
@@ -27,9 +27,13 @@ from ..train.trainer import Trainer
 from ..variables import Parameter
 from .settings import Settings
 
+Factors: TypeAlias = Mapping[Any, float]  # of learning rates, by parameters
 
-def learners_of(settings: Settings, loss: Function, epoch_size: Callable[[], int]) -> list[Learner]:
-    """Learners of all parameters of the loss; two of them if batch normalization is not regularized.
+
+def learners_of(
+    settings: Settings, loss: Function, epoch_size: Callable[[], int], factors: Factors
+) -> list[Learner]:
+    """Learners of all parameters of the loss: one for those with the same factor and the same regularization.
 
     `epoch_size`: gives the number of samples in an epoch, which may have to be counted.
     Their rate and momentum are set anew for each epoch.
@@ -39,10 +43,12 @@ def learners_of(settings: Settings, loss: Function, epoch_size: Callable[[], int
     left_out: set[Any] = set()
     if settings["disableWkInBatchNormal"]:
         left_out = normalization_parameters(loss)
-    groups = [([p for p in parameters if p not in left_out], True), ([p for p in parameters if p in left_out], False)]
+    groups: dict[tuple[bool, float], list[Any]] = {}
+    for p in parameters:
+        groups.setdefault((p not in left_out, factors.get(p, 1.0)), []).append(p)
     return [
         _distributed(settings, _learner(settings, group, is_regularized), epoch_size)
-        for group, is_regularized in groups if group
+        for (is_regularized, _), group in sorted(groups.items(), reverse=True)
     ]
 
 
@@ -83,10 +89,11 @@ def momentum_per_sample(constant: float) -> float:
     return math.exp(-1 / constant) if constant else 0.0
 
 
-def set_rate(trainer: Trainer, rate: float) -> None:
-    """Set the learning rate per sample of all learners from now on."""
+def set_rate(trainer: Trainer, factors: Factors, rate: float) -> None:
+    """Set the learning rate per sample of all learners from now on, times the factor of their parameters."""
     for learner in trainer.parameter_learners:
-        learner.reset_learning_rate(learning_parameter_schedule_per_sample(rate))
+        factor = factors.get(learner.parameters[0], 1.0)
+        learner.reset_learning_rate(learning_parameter_schedule_per_sample(rate * factor))
 
 
 def set_momentum(trainer: Trainer, constant: float, steps: int | None = None) -> None:

@@ -10,6 +10,7 @@ from ..graph.proxy import unwrap
 from ..logging import ProgressWriter
 from ..logging._progress_writer import LazySum
 from ..logging.progress_print import ProgressPrinter
+from ._observer import Observer
 
 
 class Tally:
@@ -42,11 +43,12 @@ class Tally:
 class Meter:
     """A progress writer that counts what the trainer reports, and passes it on to others, except for trials.
 
-    `others_of`: returns the metrics of the last minibatch that progress writers do not get.
+    `others_of`: returns the metrics of the last minibatch that progress writers do not get. `observer`: gets all.
     """
 
-    def __init__(self, writers: Sequence[ProgressWriter]) -> None:
+    def __init__(self, writers: Sequence[ProgressWriter], observer: Observer) -> None:
         self.others_of: Callable[[], Sequence[SupportsFloat]] = tuple
+        self._observer = observer
         self._writers = [unwrap(writer) for writer in writers]
         self._shown: dict[str, Any] = {}
         self._is_trial = False
@@ -81,8 +83,12 @@ class Meter:
     # ---- called by the trainer
     def update_training(self, samples: int, loss: SupportsFloat, metric: SupportsFloat) -> None:
         """Count a minibatch; loss and metric are sums over its samples."""
-        self.tally.add(samples, loss, metric, self.others_of())
-        for writer in () if self._is_trial else self._writers:
+        others = self.others_of()
+        self.tally.add(samples, loss, metric, others)
+        if self._is_trial:
+            return
+        self._observer.trained(samples, (loss, metric, *others))
+        for writer in self._writers:
             writer.update_training(samples, loss, metric)
 
     def update_test(self, samples: int, metric: SupportsFloat) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import SupportsFloat
+
 from .history import Epoch
 
 
@@ -11,11 +14,20 @@ class Observer:
     def begins(self, epoch: Epoch, momentum: float) -> None:
         """Called before an epoch, whose losses are not known yet; the momentum is that of a sample."""
 
+    def trained(self, samples: int, sums: Sequence[SupportsFloat]) -> None:
+        """Called after a minibatch, with the sums of loss and metrics over its samples, perhaps not computed yet."""
+
     def ended(self, epoch: Epoch) -> None:
-        """Called after an epoch, when the validation data are evaluated."""
+        """Called after an epoch, before the validation data are evaluated."""
 
     def saves(self, path: str) -> None:
         """Called before a checkpoint is written."""
 
-    def loads(self, path: str) -> None:
-        """Called before training returns to the model of a checkpoint."""
+    def returns(self, path: str, epoch: int, rate: float, samples: int) -> None:
+        """Called when epochs are repeated from the checkpoint of an epoch on.
+
+        `rate`: per sample, of the next epoch. `samples`: of the epochs that are repeated.
+        """
+
+    def stops(self, epoch: int, rate: float, least: float) -> None:
+        """Called when training ends before an epoch, whose rate would be smaller than the least one."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from ..eval import Evaluator
@@ -21,7 +23,7 @@ from . import auto_minibatch, auto_rate
 from ._checkpoints import Checkpoints
 from ._criteria import inputs_by_name, named_criteria
 from ._gradient_check import check_gradients
-from ._learners import learners_of, momentum_per_sample, set_dropout_rate, set_momentum, set_rate
+from ._learners import Factors, learners_of, momentum_per_sample, set_dropout_rate, set_momentum, set_rate
 from ._meter import EpochPrinter, Meter
 from ._monitor import Monitor
 from ._observer import Observer
@@ -36,6 +38,8 @@ from .settings import Settings
 class Run:
     """One training. For the arguments see `SGD.train`. What can be checked before it runs is checked here.
 
+    `validate`: returns loss and metrics on validation data, in minibatches of a size; otherwise `cv_source` has them.
+    `factors`: of the learning rate, by parameters.
     `observer`: gets what happens; then the last epoch's checkpoint is modelPath itself, as on CNTK's command line.
     Errors: as of `SGD.train`.
     """
@@ -43,7 +47,8 @@ class Run:
     def __init__(
         self, settings: Settings, criterion: Criterion, source: Data, inputs: Inputs | None, cv_source: Data | None,
         writers: ProgressWriter | Sequence[ProgressWriter] | None, model: Function | None,
-        observer: Observer | None = None,
+        observer: Observer | None = None, validate: Callable[[int], Sequence[float]] | None = None,
+        factors: Factors = MappingProxyType({}),
     ) -> None:
         self._observer = observer or Observer()
         self._settings, self._epochs = settings, settings.required("maxEpochs")
@@ -63,10 +68,11 @@ class Run:
         self._checkpoints = Checkpoints(
             settings["modelPath"], settings["keepCheckPointFiles"], None if observer is None else self._epochs
         )
-        self._meter = Meter(as_list(self._printers() if writers is None else writers))
+        self._meter = Meter(as_list(self._printers() if writers is None else writers), self._observer)
         metric = metrics[0] if metrics else None
-        learners = learners_of(settings, self._loss, self._epoch_size)
+        learners = learners_of(settings, self._loss, self._epoch_size, factors)
         self._trainer = Trainer(model, (loss, metric), learners, [self._meter])  # type: ignore[list-item]
+        self._set_rate = partial(set_rate, self._trainer, factors)
         if metrics[1:]:
             core = unwrap(self._trainer)
             core.other_metrics, self._meter.others_of = metrics[1:], core.previous_others
@@ -75,6 +81,7 @@ class Run:
             Evaluator(c, [self._meter] if i == reported else None) for i, c in enumerate(criteria)  # type: ignore[list-item]
         ]
         self._cv = _validation(cv_source, criterion)
+        self._validate = validate or (None if self._cv is None else self._tested)
         self._history = History()
         self._reader = shared(self._source)
         if counts_labels(loss, self._inputs):
@@ -111,18 +118,26 @@ class Run:
             size = self._settings["epochSize"]
             self._meter.begin_session(len(self._history) * size, self._epochs * size or None)
             while len(self._history) < self._epochs and not self._history.ended_early:
-                self._load_best()
                 self._train_epoch(len(self._history))
-            self._load_best()
             self._checkpoints.save_model(self._model)
         return self._history
 
-    def _load_best(self) -> None:
-        """Return to the best model if the last epoch was worse, and the block says so."""
-        best = auto_rate.epoch_to_load(self._settings, self._history.epochs)
-        if best is not None:
-            self._observer.loads(self._checkpoints.file(best))
-            self._checkpoints.load_model(best, self._trainer)
+    def _return(self, repeated: Sequence[Epoch]) -> None:
+        """Go back to before the last epochs, which are repeated with a smaller rate."""
+        epoch = len(self._history) - len(repeated)
+        self._history = self._checkpoints.restore(epoch, self._trainer, self._source)
+        last = self._history.epochs[-1]
+        self._history.epochs[-1] = replace(last, repeats=last.repeats + 1)
+        factor = auto_rate.factor_after(self._settings, self._history.epochs)
+        self._observer.returns(
+            self._checkpoints.file(epoch), epoch, repeated[0].rate * factor / repeated[0].rate_factor,
+            sum(each.samples for each in repeated),
+        )
+        self._save()
+
+    def _save(self) -> None:
+        needed = self._settings["learnRateAdjustInterval"]
+        self._checkpoints.save(self._trainer, self._source, self._history, needed)
 
     # ---- an epoch, by its number from 0
     def _train_epoch(self, epoch: int) -> None:
@@ -133,11 +148,12 @@ class Run:
         record = self._planned(epoch)
         if record.rate < settings["minLearningRatePerSample"]:
             self._history.ended_early = f"epoch {epoch + 1} would have a learning rate per sample of {record.rate:g}"
+            self._observer.stops(epoch + 1, record.rate, settings["minLearningRatePerSample"])
             return
         if settings["gradientCheck"]:
             check_gradients(self._loss, self._source, self._inputs, record.minibatch_size, settings["sigFigs"])
         self._observer.begins(record, momentum_per_sample(settings.momentum.at(epoch)))
-        set_rate(self._trainer, record.rate)
+        self._set_rate(record.rate)
         self._meter.show("Learning rate per sample", record.rate)
         self._meter.show("Minibatch size", record.minibatch_size)
         tally = self._meter.begin_epoch()
@@ -152,27 +168,34 @@ class Run:
                                "max_sweeps or max_samples, or a smaller maxEpochs")
         loss, metric = (float(total) / tally.samples for total in (tally.loss, tally.metric))
         metrics = self._several([metric, *(float(total) / tally.samples for total in tally.others)])
-        cv_loss, cv_metric = self._validated(record.minibatch_size)
         record = replace(
             record, samples=tally.samples, minibatches=tally.minibatches, loss=loss, metrics=metrics,
-            metric=metric if len(self._tests) > 1 else None, cv_loss=cv_loss, cv_metric=cv_metric,
+            metric=metric if len(self._tests) > 1 else None,
         )
         self._observer.ended(record)
-        self._history.epochs.append(record)
+        cv_loss, cv_metric = self._validated(record.minibatch_size)
+        self._history.epochs.append(replace(record, cv_loss=cv_loss, cv_metric=cv_metric))
+        if count := auto_rate.epochs_to_repeat(settings, self._history.epochs):
+            self._return(self._history.epochs[-count:])
+            return
         self._observer.saves(self._checkpoints.file(record.number))
-        best = auto_rate.best_epoch(settings, self._history.epochs)
-        self._checkpoints.save(self._trainer, self._source, self._history, best)
+        self._save()
 
     def _validated(self, size: int) -> tuple[float | None, float | None]:
         """Loss and metric of the validation data."""
-        if self._cv is None:
+        if self._validate is None:
             return None, None
-        self._cv.minibatch_size = minibatch_size_schedule(size)
-        loss, *metrics = (self._cv.run(unwrap(test), self._inputs, math.inf, None)[0] for test in self._tests)
+        loss, *metrics = self._validate(size)
         if metrics:
             self._meter.show("Validation loss", loss)
         self._several(metrics, "Validation ")
         return loss, metrics[0] if metrics else None
+
+    def _tested(self, size: int) -> list[float]:
+        """Loss and metrics of the data in cv_source."""
+        assert self._cv is not None
+        self._cv.minibatch_size = minibatch_size_schedule(size)
+        return [self._cv.run(unwrap(test), self._inputs, math.inf, None)[0] for test in self._tests]
 
     def _several(self, averages: Sequence[float], title: str = "") -> dict[str, float]:
         """Report the metrics of an epoch by their names, if there are several: progress lines have the first only."""
@@ -194,7 +217,9 @@ class Run:
         trials: Sequence[tuple[float, float]] = ()
         spent = 0
         if searches_rate or searches_size:
-            with Trials(self._trainer, self._tests[0], self._reader, self._inputs, self._meter) as scope:
+            with Trials(
+                self._trainer, self._tests[0], self._reader, self._inputs, self._meter, self._set_rate
+            ) as scope:
                 samples = self._epoch_size()
                 if searches_rate:
                     rate, trials = auto_rate.search(scope, settings, epochs, rate, size, math.ceil(samples / size))

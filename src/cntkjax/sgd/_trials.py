@@ -15,7 +15,6 @@ from ..io import MinibatchData
 from ..parallel import workers
 from ..train._sources import Inputs, Reader, next_minibatch, read
 from ..train.trainer import Trainer
-from ._learners import set_rate
 from ._meter import Meter
 from ._session import Session
 from ._workers import broadcast
@@ -61,10 +60,15 @@ class Replay:
 class Trials:
     """A scope in which trials are run: at its end, model, learners and source are as they were at its beginning.
 
-    `loss`: what an evaluator computes of a minibatch. `spent`: the time of all trials, in minibatches of training.
+    `loss`: what an evaluator computes of a minibatch. `set_rate`: sets the trainer's rate per sample.
+    `spent`: the time of all trials, in minibatches of training.
     """
 
-    def __init__(self, trainer: Trainer, loss: Evaluator, source: Reader, inputs: Inputs, meter: Meter) -> None:
+    def __init__(
+        self, trainer: Trainer, loss: Evaluator, source: Reader, inputs: Inputs, meter: Meter,
+        set_rate: Callable[[float], object],
+    ) -> None:
+        self._set_rate = set_rate
         self._trainer, self._source, self._inputs, self._meter = trainer, source, inputs, meter
         self._loss: EvaluatorCore = unwrap(loss)
         self._replays: dict[int, Replay] = {}  # by size
@@ -101,7 +105,7 @@ class Trials:
             self._source.restore_from_checkpoint(self._position)
             replay = self._replays[size] = Replay(self._source)
         replay.move_to(0)
-        set_rate(self._trainer, rates[0])
+        self._set_rate(rates[0])
         losses: list[float] = []
         with self._meter.trial() as tally:
 
@@ -110,7 +114,7 @@ class Trials:
                     return False
                 losses.append(broadcast("a trial", tally.last_loss()))
                 if len(losses) < len(rates) and rates[len(losses)] != rates[len(losses) - 1]:
-                    set_rate(self._trainer, rates[len(losses)])
+                    self._set_rate(rates[len(losses)])
                 return go_on(losses)
 
             Session(

@@ -52,7 +52,7 @@ def factor_after(settings: Settings, epochs: Sequence[Epoch]) -> float:
     if not epochs or settings["autoAdjustLR"] != "adjustAfterEpoch":
         return 1.0
     improvement = improvement_after(settings, epochs)
-    factor = epochs[-1].rate_factor
+    factor = epochs[-1].rate_factor * settings["learnRateDecreaseFactor"] ** epochs[-1].repeats
     if improvement is None:
         return factor
     if improvement < settings["reduceLearnRateIfImproveLessThan"]:
@@ -77,18 +77,15 @@ def improvement_after(settings: Settings, epochs: Sequence[Epoch]) -> float | No
     return (before - now) / abs(before) if math.isfinite(before) and before else math.inf
 
 
-def best_epoch(settings: Settings, epochs: Sequence[Epoch]) -> int:
-    """The number of the epoch with the best criterion; 0 if there is none yet."""
-    return min(epochs, key=lambda epoch: criterion_of(settings, epoch)).number if epochs else 0
+def epochs_to_repeat(settings: Settings, epochs: Sequence[Epoch]) -> int:
+    """How many of the last epochs have made the criterion worse, and are repeated with a smaller rate; 0 if none.
 
-
-def epoch_to_load(settings: Settings, epochs: Sequence[Epoch]) -> int | None:
-    """The number of the epoch to whose model training returns, if the criterion has got worse since."""
+    Source: CNTK's recorded logs of PennTreebank and SLU.
+    """
     if settings["autoAdjustLR"] != "adjustAfterEpoch" or not settings["loadBestModel"]:
-        return None
+        return 0
     improvement = improvement_after(settings, epochs)
-    best = best_epoch(settings, epochs)
-    return best if improvement is not None and improvement < 0 and best != epochs[-1].number else None
+    return settings["learnRateAdjustInterval"] if improvement is not None and improvement < 0 else 0
 
 
 # ---- searchBeforeEpoch

@@ -15,6 +15,7 @@ class Epoch:
 
     `rate` is per sample; `rate_factor` is what adjustAfterEpoch has multiplied the block's rate by so far.
     `metrics` are all of them by name, if there are several; `metric` is the first.
+    `repeats`: how often the epochs after it were worse, and were repeated from here with a smaller rate.
     `search_minibatches` were spent on trials of rates or sizes before the epoch. `trials` are the (rate, loss) pairs of
     the search for a rate.
     """
@@ -32,6 +33,7 @@ class Epoch:
     search_minibatches: int = 0
     trials: Sequence[tuple[float, float]] = ()
     metrics: Mapping[str, float] = field(default_factory=dict)
+    repeats: int = 0
 
 
 @dataclass

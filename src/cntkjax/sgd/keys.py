@@ -123,7 +123,7 @@ KEYS: tuple[Key, ...] = (
          "criterion improves by more than this fraction", "", AUTO),
     _key("learnRateIncreaseFactor", Kind.NUMBER, "1.382", "adjustAfterEpoch: the factor of an increase", "", AUTO,
          least=1),
-    _key("loadBestModel", Kind.FLAG, "true", "adjustAfterEpoch: return to the best model if the criterion gets worse",
+    _key("loadBestModel", Kind.FLAG, "true", "adjustAfterEpoch: repeat epochs that make the criterion worse",
          "`Trainer.restore_from_checkpoint`", AUTO),
     _key("learnRateAdjustInterval", Kind.INTEGER, "1", "adjustAfterEpoch: epochs between adjustments, whose criteria "
          "are averaged", "", AUTO, least=1),

@@ -38,7 +38,17 @@ class Command:
 
 def criteria(network: Network, names: list[str]) -> list[Criterion]:
     """Nodes as the log names them."""
-    return [Criterion(name, network.operations.get(name, network.nodes[name].owner.op_name)) for name in names]
+    return [
+        Criterion(name, network.operations.get(name) or network.nodes[name].owner.op_name, _is_whole(network, name))
+        for name in names
+    ]
+
+
+def _is_whole(network: Network, name: str) -> bool:
+    """Whether a node has one value for a minibatch that is no sum over its samples, such as one of weights only."""
+    node = network.nodes[name]
+    operands = node.owner.inputs if node.is_output else ()
+    return not any(v.dynamic_axes for v in (node, *operands))
 
 
 def named_nodes(network: Network, names: list[str], key: str) -> list[str]:

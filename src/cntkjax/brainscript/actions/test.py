@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from ...eval import Evaluator
@@ -11,7 +12,7 @@ from ...ops import combine
 from ...sgd import ConfigError
 from ...train._sources import next_minibatch
 from ..configuration import Block
-from ..log import Criterion, listed
+from ..log import Criterion, Log, Sums
 from ..network import Network
 from ..readers import open_reader, streams_of
 from .building import read_or_built
@@ -28,21 +29,54 @@ def test(command: Command) -> None:
 
 def evaluate(network: Network, command: Command) -> list[float]:
     """The averages of the criteria, which are logged."""
-    names = _criteria(network, command)
-    nodes = [network.nodes[each.name] for each in names]
-    evaluators: list[Any] = [unwrap(Evaluator(node)) for node in nodes]
-    arguments: list[Any] = [combine([node]).arguments for node in nodes]
-    source = open_reader(command.reader(), once=True, shuffled=False)
-    size, epoch = minibatch_size(command.block), command.block.integer("epochSize", 0)
-    if epoch:
-        source.end_at(epoch)
-    inputs = streams_of(nodes, source)
-    tally = _Tally(names, command, command.block.integer("numMBsToShowResult", 100) or sys.maxsize)
-    while minibatch := next_minibatch(source, size, inputs):
-        given = [{variable: minibatch[variable] for variable in used} for used in arguments]
-        sums = [each.test_sum(data) for each, data in zip(evaluators, given, strict=True)]
-        tally.add([total for total, _ in sums], max(samples for _, samples in sums))
-    return tally.finish()
+    evaluation = Evaluation(network, _criteria(network, command), command.reader())
+    every = command.block.integer("numMBsToShowResult", 100)
+    sums = evaluation.run(minibatch_size(command.block), command.block.integer("epochSize", 0), command.log, every)
+    command.log.line(f"Final Results: Minibatch[1-{sums.minibatches}]: {sums.shown(perplexity=True)}")
+    return sums.averages()
+
+
+class Evaluation:
+    """The criteria of a network on the data of a reader."""
+
+    def __init__(self, network: Network, criteria: Sequence[Criterion], reader: Block) -> None:
+        self._network, self._criteria, self._reader = network, criteria, reader
+        self._nodes = [network.nodes[each.name] for each in criteria]
+        self._evaluators: list[Any] = [unwrap(Evaluator(node)) for node in self._nodes]
+        self._arguments: list[Any] = [combine([node]).arguments for node in self._nodes]
+
+    def run(self, size: int, epoch: int = 0, log: Log | None = None, every: int = 0) -> Sums:
+        """The sums over the data, from their beginning.
+
+        `size`: of minibatches. `epoch`: how many samples are read, 0 for all. `log`: gets a line after `every` (0: all)
+        minibatches.
+        Errors: ConfigError if there are no data.
+        """
+        source = open_reader(self._reader, once=True, shuffled=False)
+        if epoch:
+            source.end_at(epoch)
+        inputs = streams_of(self._nodes, source)
+        self._network.forget_epoch()
+        whole, since = Sums(self._criteria), Sums(self._criteria)
+        while minibatch := next_minibatch(source, size, inputs):
+            given = [{variable: minibatch[variable] for variable in used} for used in self._arguments]
+            results = [each.test_sum(data) for each, data in zip(self._evaluators, given, strict=True)]
+            for each in (whole, since):
+                each.add([total for total, _ in results], [samples for _, samples in results])
+            if whole.minibatches % (every or sys.maxsize) == 0:
+                since = self._show(since, whole, log)
+        if not whole.minibatches:
+            raise ConfigError("the reader has no data")
+        if since.minibatches:
+            self._show(since, whole, log)
+        return whole
+
+    def _show(self, since: Sums, whole: Sums, log: Log | None) -> Sums:
+        """Log the minibatches since the last line; returns new sums."""
+        last = whole.minibatches
+        if log is not None:
+            log.line(f"Minibatch[{last - since.minibatches + 1}-{last}]: {since.shown()}")
+        return Sums(self._criteria)
 
 
 def minibatch_size(block: Block) -> int:
@@ -64,39 +98,4 @@ def _criteria(network: Network, command: Command) -> list[Criterion]:
     return criteria(network, list(dict.fromkeys(names)))
 
 
-class _Tally:
-    """Sums over minibatches, and the lines about them."""
-
-    def __init__(self, names: list[Criterion], command: Command, every: int) -> None:
-        self._names, self._log, self._every = names, command.log, every
-        self._minibatches = self._samples = self._shown = self._samples_shown = 0
-        self._totals, self._totals_shown = [0.0] * len(names), [0.0] * len(names)
-
-    def add(self, totals: list[float], samples: int) -> None:
-        """Count a minibatch."""
-        self._totals = [a + b for a, b in zip(self._totals, totals, strict=True)]
-        self._samples += samples
-        self._minibatches += 1
-        if self._minibatches % self._every == 0:
-            self._show()
-
-    def _show(self) -> None:
-        totals = [a - b for a, b in zip(self._totals, self._totals_shown, strict=True)]
-        samples = self._samples - self._samples_shown
-        self._log.line(f"Minibatch[{self._shown + 1}-{self._minibatches}]: {listed(self._names, totals, samples)}")
-        self._shown, self._samples_shown, self._totals_shown = self._minibatches, self._samples, list(self._totals)
-
-    def finish(self) -> list[float]:
-        """Log the averages of all; returns them."""
-        if not self._samples:
-            raise ConfigError("the reader has no data")
-        if self._minibatches > self._shown:
-            self._show()
-        shown = "; ".join(
-            each.with_perplexity(total, self._samples) for each, total in zip(self._names, self._totals, strict=True)
-        )
-        self._log.line(f"Final Results: Minibatch[1-{self._minibatches}]: {shown}")
-        return [total / self._samples for total in self._totals]
-
-
-__all__ = ["evaluate", "minibatch_size", "test"]
+__all__ = ["Evaluation", "evaluate", "minibatch_size", "test"]

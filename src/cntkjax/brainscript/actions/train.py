@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ...device import cpu, use_default_device
 from ...ops import combine
 from ...parallel import workers
-from ...sgd import ConfigError
+from ...sgd import ConfigError, Epoch
 from ...sgd._checkpoints import Checkpoints
 from ...sgd._run import Run
 from ...sgd.settings import Settings
-from ..log import Criterion, TrainingLog
+from ..configuration import Block
+from ..log import Criterion, Log, TrainingLog
 from ..models import function_of, load_network
 from ..network import Network
 from ..precompute import precompute
 from ..readers import open_reader, streams_of
 from .building import built
-from .session import Command, criteria
+from .session import Command, criteria, named_nodes
 from .sgd_block import settings_of
+from .test import Evaluation
 
 
 def train(command: Command) -> None:
@@ -40,22 +43,42 @@ def train(command: Command) -> None:
     pieces = reader.integer("nbruttsineachrecurrentiter", 1) if source.truncation_length else 0
     settings = settings_of(block, path, command.log, pieces)
     network, is_restart = _network(command, path)
-    if network.rates:
-        raise ConfigError(f"{next(iter(network.rates))}: a learningRateMultiplier other than 0 and 1 is not supported")
-    names = _criteria(network, settings, command)
+    names = _criteria(network, settings)
     _describe(network, names, command)
     if network.statistics and not is_restart:
         _precompute(network, command)
-    cv = block.block("cvReader")
-    inputs = streams_of([network.nodes[name.name] for name in names], source)
-    observer = TrainingLog(
-        command.log, names, settings.required("maxEpochs"), settings["epochSize"], settings["numMBsToShowResult"],
-        settings["firstMBsToShowResult"] if settings.is_given("firstMBsToShowResult") else 0,
-    )
+    nodes: Any = [network.nodes[name.name] for name in names]
+    log = _EpochLog(network, block.block("cvReader"), command.log, names, settings)
     Run(
-        settings, [network.nodes[name.name] for name in names], source, inputs,
-        None if cv is None else open_reader(cv, once=True, shuffled=False), [observer], function_of(network), observer,
+        settings, nodes, source, streams_of(nodes, source), None, [], function_of(network), log, log.validate,
+        {network.nodes[name]: factor for name, factor in network.rates.items()},
     ).train()
+
+
+class _EpochLog(TrainingLog):
+    """The log of a training, and what else is done before and after each epoch."""
+
+    def __init__(
+        self, network: Network, reader: Block | None, log: Log, names: list[Criterion], settings: Settings
+    ) -> None:
+        super().__init__(
+            log, names, settings.required("maxEpochs"), settings["epochSize"], settings["numMBsToShowResult"],
+            settings["firstMBsToShowResult"] if settings.is_given("firstMBsToShowResult") else 0,
+        )
+        self._network = network
+        evaluation = None if reader is None else Evaluation(network, names, reader)
+        self.validate = None if evaluation is None else partial(self._validate, evaluation)
+
+    def begins(self, epoch: Epoch, momentum: float) -> None:
+        """Begin the averages of an epoch."""
+        self._network.forget_epoch()
+        super().begins(epoch, momentum)
+
+    def _validate(self, evaluation: Evaluation, size: int) -> list[float]:
+        """Loss and metrics of the validation data, which are logged."""
+        sums = evaluation.run(size)
+        self.validated(sums)
+        return sums.averages()
 
 
 def _network(command: Command, path: str) -> tuple[Network, bool]:
@@ -75,27 +98,28 @@ def _network(command: Command, path: str) -> tuple[Network, bool]:
     return network, Path(start).is_file()
 
 
-def _criteria(network: Network, settings: Settings, command: Command) -> list[Criterion]:
-    """The node that is minimized, and the one that is reported with it."""
-    chosen: list[str] = []
-    for role, key, wanted in (
-        ("criterion", "trainCriterionNodeName", True), ("evaluation", "evalCriterionNodeName", False)
-    ):
-        names = [settings[key]] if settings[key] else network.roles[role]
-        if wanted and not names:
-            raise ConfigError("No criterion node was specified: the network has none; name one in criterionNodes")
-        chosen += names[:1]
-        for ignored in names[1:] if role == "evaluation" else ():
-            command.log.warn(f"only the first evaluation node is logged during training, not {ignored}")
-    return criteria(network, [name for name in dict.fromkeys(chosen) if name in network.nodes])
+def _criteria(network: Network, settings: Settings) -> list[Criterion]:
+    """The node that is minimized, and those that are reported with it."""
+    losses, metrics = (
+        named_nodes(network, [settings[key]], key) if settings[key] else network.roles[role]
+        for role, key in (("criterion", "trainCriterionNodeName"), ("evaluation", "evalCriterionNodeName"))
+    )
+    if not losses:
+        raise ConfigError("No criterion node was specified: the network has none; name one in criterionNodes")
+    return criteria(network, list(dict.fromkeys([losses[0], *metrics])))
 
 
 def _describe(network: Network, names: list[Criterion], command: Command) -> None:
     """Log the criteria and the parameters."""
     log = command.log
     log.line(f"Training criterion:   {names[0].name} = {names[0].operation}")
-    for each in names[1:]:
-        log.line(f"Evaluation criterion: {each.name} = {each.operation}")
+    if len(names) == 2:
+        log.line(f"Evaluation criterion: {names[1].name} = {names[1].operation}")
+    elif names[1:]:
+        log.line()
+        log.line("Evaluation criteria:")
+        for each in names[1:]:
+            log.line(f"\t{each.name} = {each.operation}")
     log.line()
     log.line()
     parameters = dict(sorted(_parameters(network, names[0].name)))

@@ -71,6 +71,20 @@ def edit_distance_error(
     return C.edit_distance_error(labels, z, *costs, bool(squashInputs), ignored, name=name)
 
 
+@operation("EpochAccumulator")
+def epoch_accumulator(C: Any, x: Any, *, name: str) -> Any:
+    """The average over all samples of the epoch so far; `Network.forget_epoch` begins anew."""
+
+    def all_of(value: Any) -> Any:
+        value = C.sequence.reduce_sum(value) if len(value.dynamic_axes) > 1 else value
+        return C.reduce_sum(value, axis=C.Axis.default_batch_axis())
+
+    total, count = (C.Constant(0.0, shape=x.shape, name=f"{name}.{part}") for part in ("sum", "count"))
+    return C.element_divide(
+        C.assign(total, total + all_of(x)), C.assign(count, count + all_of(C.ones_like(x))), name=name
+    )
+
+
 @operation("CosDistanceWithNegativeSamples")
 def negative_samples(C: Any, x: Any, y: Any, *, numShifts: float, numNegSamples: float, name: str) -> Any:
     """Cosine distances to the partner and to those of other samples."""

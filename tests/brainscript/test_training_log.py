@@ -1,0 +1,148 @@
+"""What is logged of a training with several evaluation nodes, and of one whose epochs are repeated."""
+
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cntkjax import load_model
+from cntkjax.brainscript.command_line import main
+from tests.brainscript.test_commands import write_data
+
+CONFIG = """
+command = Train
+modelPath = "net.dnn"
+deviceId = -1
+reader = [
+    readerType = "CNTKTextFormatReader" ; file = "data.ctf" ; randomize = false
+    input = [ features = [ dim = 2 ; format = "dense" ] ; labels = [ dim = 2 ; format = "dense" ] ]
+]
+cvReader = [
+    readerType = "CNTKTextFormatReader" ; file = "cv.ctf"
+    input = [ features = [ dim = 2 ; format = "dense" ] ; labels = [ dim = 2 ; format = "dense" ] ]
+]
+Train = [
+    action = "train"
+    BrainScriptNetworkBuilder = {
+        features = Input {2} ; labels = Input {2}
+        W = ParameterTensor {(2:2), init="fixedValue", value=0.5}
+        b = ParameterTensor {2, init="uniform", initValueScale=20}
+        z = W * features + b
+        ce = CrossEntropyWithSoftmax (labels, z)
+        errs = ClassificationError (labels, z)
+        topErrs = ClassificationError (labels, z, topN=2)
+        size = ReduceSum (W)
+        mean = new ComputationNode [ operation = 'EpochAccumulator' ; inputs = (ReduceSum (features)) ]
+        featureNodes = (features) ; labelNodes = (labels) ; criterionNodes = (ce)
+        evaluationNodes = (errs : topErrs : size : mean)
+    }
+    SGD = [
+        minibatchSize = 20 ; maxEpochs = 2 ; learningRatesPerSample = 0.05 ; momentumPerMB = 0
+        numMBsToShowResult = 2 ; firstMBsToShowResult = 1
+    ]
+]
+Test = [ action = "test" ; minibatchSize = 25 ]
+"""
+
+
+@pytest.fixture
+def run(tmp_path, capfd, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.cntk").write_text(CONFIG)
+    write_data(tmp_path / "data.ctf")
+    lines = (tmp_path / "data.ctf").read_text().splitlines()  # for validation, with every seventh label wrong
+    wrong = [line if i % 7 else line[:-3] + line[:-4:-1] for i, line in enumerate(lines)]
+    (tmp_path / "cv.ctf").write_text("\n".join(wrong))
+
+    def run(*arguments):
+        status = main(["configFile=a.cntk", *arguments])
+        log = capfd.readouterr().err
+        assert status == 0, log
+        return log
+
+    return run
+
+
+def expected(path, data):
+    """Loss, error, sum of weights and mean of data with the model in a file, with NumPy."""
+    rows = [re.findall(r"-?[\d.]+", line) for line in Path(data).read_text().splitlines()]
+    x, y = np.array(rows, float)[:, :2], np.array(rows, float)[:, 2:]
+    model = load_model(path)
+    W, b = (model.find_by_name(name).value for name in ("W", "b"))
+    z = x @ W + b
+    loss = (np.log(np.exp(z).sum(1)) - (z * y).sum(1)).mean()
+    return loss, 100 * (z.argmax(1) != y.argmax(1)).mean(), W.sum(), x.sum(1).mean()
+
+
+def test_each_evaluation_node_is_logged(run):
+    log = run("command=Train:Test")
+    number, percentage = r"(\d\.\d{8})", r"(\d+\.\d{3})%"
+    nodes = rf"ce = {number} \* N; errs = {percentage} \* N; topErrs = 0.000% \* N"
+    nodes += rf"; size = (-?{number[1:]} \* 1; mean = (-?{number[1:]} \* 1"
+    assert "Evaluation criteria:\n\terrs = ClassificationError\n\ttopErrs = ClassificationError\n\tsize = " in log
+    lines = re.findall(r"^ Epoch\[ 1 of 2\]-Minibatch\[ +(\d)- +(\d)\]: " + nodes.replace("N", r"(\d+)"), log, re.M)
+    assert [(line[0], line[1], line[3]) for line in lines] == [("1", "1", "20"), ("2", "2", "20")]
+    for epoch, path in ((1, "net.dnn.1"), (2, "net.dnn")):
+        (trained,) = re.findall(rf"Finished Epoch\[ {epoch} of 2\]: \[Training\] " + nodes.replace("N", "50"), log)
+        (tested,) = re.findall(rf"Finished Epoch\[ {epoch} of 2\]: \[Validate\] " + nodes.replace("N", "50"), log)
+        np.testing.assert_allclose(np.array(tested, float), expected(path, "cv.ctf"), rtol=1e-6)
+        assert all(math.isfinite(float(value)) for value in trained)
+    final = re.findall(r"Final Results: Minibatch\[1-2\]: errs = (.*)% \* 50; topErrs = 0.000% \* 50; size = (.*) "
+                       r"\* 1; mean = (.*) \* 1; ce = (.*) \* 50; perplexity = (.*)", log)
+    error, size, mean, loss, perplexity = map(float, final[-1])
+    np.testing.assert_allclose((loss, error, size, mean), expected("net.dnn", "data.ctf"), rtol=1e-6)
+    assert perplexity == pytest.approx(math.exp(loss), rel=1e-6)
+
+
+ADJUSTED = ("Train=[SGD=[maxEpochs=4;learningRatesPerSample=3;autoAdjust=[autoAdjustLR=adjustAfterEpoch;"
+            "learnRateDecreaseFactor=0.01]]]")
+
+
+def losses(log):
+    """(epoch, loss on the validation data, rate) of each epoch in the log."""
+    line = r"Finished Epoch\[ (\d) of 4\]: \[Training\].*totalSamplesSeen = (\d+); learningRatePerSample = (\S+);"
+    validated = re.findall(r"\[Validate\] ce = (\S+) ", log)
+    return [(int(e), int(n), float(r), float(v)) for (e, n, r), v in zip(re.findall(line, log), validated, strict=True)]
+
+
+def test_an_epoch_that_is_worse_is_repeated_with_a_smaller_rate(run):
+    log = run(ADJUSTED)
+    epochs = losses(log)
+    assert all(samples == 50 * epoch for epoch, samples, _, _ in epochs)
+    rate, best, repeats = 3.0, math.inf, 0
+    for (epoch, _, used, loss), following in zip(epochs, [*epochs[1:], (5,)], strict=True):
+        assert used == pytest.approx(rate, rel=1e-6)
+        if loss > best:
+            repeats, rate = repeats + 1, rate * 0.01
+        assert following[0] == (epoch if loss > best else epoch + 1)
+        best = min(best, loss)
+    assert repeats >= 1
+    path = re.escape("net.dnn.")
+    assert len(re.findall(
+        rf"Loading \(rolling back to\) previous model with best training-criterion value: {path}(\d)\.\n"
+        r"learnRatePerSample reduced to \S+\nSGD: revoke back to and update checkpoint file for epoch \1\n\n"
+        r"Starting Epoch \d: ", log)) == repeats
+    assert expected("net.dnn", "cv.ctf")[0] == pytest.approx(best, rel=1e-6)
+
+
+def test_training_ends_when_repeated_epochs_have_too_small_a_rate(run, tmp_path):
+    log = run(ADJUSTED, "Train=[SGD=[minLearningRatePerSample=2]]")
+    (epoch,) = re.findall(r"Learn Rate Per Sample for Epoch\[(\d)\] = \S+ is less than minLearningRatePerSample 2\. "
+                          r"Training complete\.\n", log)
+    assert losses(log)[-1][0] == int(epoch) and (tmp_path / "net.dnn").is_file()
+    assert not (tmp_path / f"net.dnn.{epoch}").exists()
+
+
+def test_a_learning_rate_multiplier_scales_the_updates(run):
+    """Without momentum, the first update of W is twice as large."""
+    builder = CONFIG.replace("(2:2), init=", "(2:2), learningRateMultiplier=$rate$, init=")
+    Path("a.cntk").write_text(builder)
+    change = []
+    for rate in (1, 2):
+        run(f"rate={rate}", "Train=[SGD=[maxEpochs=1;minibatchSize=50]]", f"modelPath={rate}.dnn")
+        model = load_model(f"{rate}.dnn")
+        change.append([model.find_by_name(name).value for name in ("W", "b")])
+    np.testing.assert_allclose(change[1][0] - 0.5, 2 * (change[0][0] - 0.5), rtol=1e-5)
+    np.testing.assert_array_equal(change[1][1], change[0][1])
