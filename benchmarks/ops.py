@@ -28,7 +28,7 @@ from cntkjax.engine.data.layout import Batch, Layout
 from cntkjax.engine.data.packing import pack_with_more_rows
 from cntkjax.engine.data.shapes import AxisTraits
 from cntkjax.engine.lower.lower import execute
-from cntkjax.engine.lower.values import Value
+from cntkjax.engine.lower.values import Traced
 from cntkjax.engine.plan.plan import Plan
 from cntkjax.engine.run.context import make_context
 from cntkjax.engine.xla.allocator import keep_freed_memory
@@ -71,8 +71,8 @@ def packed_side(case: Case, function: Function) -> Side:
     def ours(x: Array, layout: Layout) -> Array:
         batch = Batch(jnp.int32(layout.size), layout.size, full=True)
         ctx = make_context(plan, case.training, batch, {plan.arguments[0].sequence_axis: layout}, None, ())
-        env = {plan.arguments[0]: Value(x, plan.arguments[0].dynamic_axes)}
-        env |= {v: Value(jnp.asarray(value_of(v)), ()) for v in plan.leaves}
+        env = {plan.arguments[0]: Traced(x, plan.arguments[0].dynamic_axes)}
+        env |= {v: Traced(jnp.asarray(value_of(v)), ()) for v in plan.leaves}
         return execute(plan, ctx, env)[plan.outputs[0]].data
 
     return ours, to_device([samples[grid.index], grid.layout]), compiler_options()

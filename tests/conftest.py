@@ -7,7 +7,7 @@ import hypothesis
 import pytest
 
 from cntkjax.engine.data.packing import GridShape, pack_with_more_rows
-from cntkjax.engine.data.shapes import Shape
+from cntkjax.engine.data.shapes import MinibatchShape
 from cntkjax.engine.run.program_cache import programs
 from cntkjax.engine.run.shape_choice import Packing, ShapeChoice
 from cntkjax.graph.seed import reset_random_seed
@@ -65,7 +65,7 @@ def grid(request, monkeypatch):
             pack_with_more_rows(lengths, size, GridShape(int(lengths.max()) + room, rows, simple))
             for lengths in sizes.lengths.values()
         ]
-        return [Packing(Shape(size, False, tuple(grid.shape for grid in grids), sizes.widths), grids)]
+        return [Packing(MinibatchShape(size, False, tuple(grid.shape for grid in grids), sizes.widths), grids)]
 
     monkeypatch.setattr(ShapeChoice, "choose", choose)
     programs.clear()

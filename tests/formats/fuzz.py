@@ -62,7 +62,7 @@ def mutated(data: bytes, others: list[bytes], rng: random.Random) -> bytes:
 
 def rewritten(data: bytes, rng: random.Random) -> bytes:
     """A whole file with other values in one to four places, for the readers of records, shapes and graphs."""
-    from cntkjax.formats.dictionary import Shape, SizeT, decode, encode
+    from cntkjax.formats.dictionary import SizeT, StoredShape, decode, encode
 
     content = decode(data)
     places = list(_places(content))
@@ -78,8 +78,8 @@ def rewritten(data: bytes, rng: random.Random) -> bytes:
         value = holder[key]
         if rng.random() < 0.2:
             del holder[key]
-        elif isinstance(value, Shape):
-            holder[key] = Shape(rng.choice((d, -1, -3, 0, 1, d + 1, 2**31, 2**40)) for d in value)
+        elif isinstance(value, StoredShape):
+            holder[key] = StoredShape(rng.choice((d, -1, -3, 0, 1, d + 1, 2**31, 2**40)) for d in value)
         elif isinstance(value, int) and not isinstance(value, bool):
             holder[key] = rng.choice((SizeT(rng.choice(INTERESTING)), SizeT(rng.randrange(100)), -value, other))
         elif isinstance(value, list) and value:

@@ -9,7 +9,7 @@ import pytest
 
 from cntkjax.formats import checkpoint
 from cntkjax.formats.checkpoint import Checkpoint, LearnerState, Rates, pack_state, unpack_state
-from cntkjax.formats.dictionary import FormatError, Shape, SizeT, decode, encode
+from cntkjax.formats.dictionary import FormatError, SizeT, StoredShape, decode, encode
 from cntkjax.graph.build import composite, make_node
 from cntkjax.graph.public import classes
 from cntkjax.graph.variable import VariableKind
@@ -119,7 +119,7 @@ def test_unsupported_state_is_rejected_before_anything_is_written():
         ({"Learners": 3}, "Learners is of type int, not list"),
         ({"Learners": [3]}, "learner 0 is 3, not a dictionary"),
         ({"Learners": [{"type": "Learner", "version": SizeT(3)}]}, "learner 0: sample_count is missing"),
-        ({"ExternalState": Shape((1,))}, "ExternalState is of type Shape"),
+        ({"ExternalState": StoredShape((1,))}, "ExternalState is of type Shape"),
     ],
 )
 def test_damage_is_named(tmp_path, change, reason):

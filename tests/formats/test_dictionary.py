@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cntkjax.formats import dictionary
-from cntkjax.formats.dictionary import AxisRecord, FormatError, Shape, SizeT, decode, encode
+from cntkjax.formats.dictionary import AxisRecord, FormatError, SizeT, StoredShape, decode, encode
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 FILES = sorted(GOLDEN.glob("models/*.model")) + sorted(GOLDEN.glob("checkpoints/*.model*"))
@@ -25,8 +25,8 @@ VALUES = [
     float("inf"),
     "",
     "naïve ✓",
-    Shape(()),
-    Shape((3, -3, -1)),
+    StoredShape(()),
+    StoredShape((3, -3, -1)),
     AxisRecord(0, "staticAxisIdx=0", True),
     AxisRecord(-2, "staticAxisIdx=-2", True),
     AxisRecord(2**31 - 1, "defaultBatchAxis", False),
@@ -78,7 +78,7 @@ def test_files_of_cntk_are_reencoded_byte_for_byte():
 
 def sample() -> bytes:
     nested = {"v": [1.5, np.float32(2)]}
-    return encode({"s": "text", "n": SizeT(300), "d": nested, "a": np.arange(4.0), "h": Shape((7, 9))})
+    return encode({"s": "text", "n": SizeT(300), "d": nested, "a": np.arange(4.0), "h": StoredShape((7, 9))})
 
 
 def test_truncated_files_raise_errors_with_file_and_position():

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import cntkjax as C
-from cntkjax.formats.dictionary import FormatError, Shape, SizeT, decode, encode
+from cntkjax.formats.dictionary import FormatError, SizeT, StoredShape, decode, encode
 from cntkjax.formats.model import load
 from cntkjax.graph.function import nodes
 
@@ -191,7 +191,7 @@ def test_placeholders_are_kept(tmp_path):
 
 def test_unknown_attributes_are_preserved(tmp_path):
     record = record_of(dense()[0], tmp_path)
-    added = {"futureShape": Shape((2, 3)), "futureCount": SizeT(7), "futureText": "x"}
+    added = {"futureShape": StoredShape((2, 3)), "futureCount": SizeT(7), "futureText": "x"}
     record["primitive_functions"][0]["attributes"] |= added
     (tmp_path / "m").write_bytes(encode(record))
     C.load_model(tmp_path / "m").save(tmp_path / "again")
@@ -257,7 +257,7 @@ def test_restoring_another_function_names_the_difference_and_changes_nothing(tmp
         (lambda m: m["primitive_functions"][0]["attributes"].update(outputRank="1"), "attribute outputRank is '1'"),
         (lambda m: m["primitive_functions"][1]["inputs"].__setitem__(0, "Tanh_Output_"), "is not in the file"),
         (lambda m: m["inputs"][0].update(kind=SizeT(1)), "of kind 1"),
-        (lambda m: m["inputs"][0].update(shape=Shape((99,))), "has shape"),
+        (lambda m: m["inputs"][0].update(shape=StoredShape((99,))), "has shape"),
         (lambda m: m["inputs"][0].update(data_type=SizeT(3)), "unknown element type 3"),
         (lambda m: m["inputs"][-1].update(dynamic_axis=[1]), "has entries that are not axes"),
     ],
@@ -300,7 +300,7 @@ def test_damaged_records_only_raise_format_errors(tmp_path):
             if not isinstance(place[key], dict | list) or not place[key] or rng.random() < 0.1:
                 break
             place = place[key]
-        value = rng.choice([0, "", "Times1", SizeT(3), [], {}, Shape((1,)), None, broken["root"]])
+        value = rng.choice([0, "", "Times1", SizeT(3), [], {}, StoredShape((1,)), None, broken["root"]])
         place[key] = value if rng.random() < 0.8 else [place[key]] * 2
         try:
             load(encode(broken))

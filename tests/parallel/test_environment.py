@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from cntkjax.parallel import channel
-from cntkjax.parallel.environment import Place, discover
+from cntkjax.parallel.environment import Rank, discover
 
 
 @pytest.fixture(autouse=True)
@@ -18,13 +18,13 @@ def alone(monkeypatch):
 
 
 def test_a_process_without_a_launcher_is_alone():
-    assert discover() == Place(0, 1)
+    assert discover() == Rank(0, 1)
 
 
 def test_a_scheduler_sets_coordinator_rank_and_size(monkeypatch):
     for name, value in {"COORDINATOR": "first.host:1234", "RANK": "2", "SIZE": "4", "LOCAL_RANK": "1"}.items():
         monkeypatch.setenv(f"CNTKJAX_{name}", value)
-    assert discover() == Place(2, 4, ("first.host", 1234), 1)
+    assert discover() == Rank(2, 4, ("first.host", 1234), 1)
 
 
 def test_srun_is_recognized_but_not_an_allocation(monkeypatch):
@@ -34,13 +34,13 @@ def test_srun_is_recognized_but_not_an_allocation(monkeypatch):
         "STEP_NUM_TASKS": "8", "STEP_NODELIST": "node[03-06]", "JOB_ID": "4097", "PROCID": "5", "LOCALID": "1"
     }.items():
         monkeypatch.setenv(f"SLURM_{name}", value)
-    assert discover() == Place(5, 8, ("node03", 61441), 1)
+    assert discover() == Rank(5, 8, ("node03", 61441), 1)
 
 
 def test_children_of_a_worker_are_no_workers(monkeypatch):
     for name, value in {"COORDINATOR": "host:1", "RANK": "1", "SIZE": "2", "PROCESS": str(os.getppid())}.items():
         monkeypatch.setenv(f"CNTKJAX_{name}", value)
-    assert discover() == Place(0, 1)
+    assert discover() == Rank(0, 1)
 
 
 @pytest.mark.parametrize(

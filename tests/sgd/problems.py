@@ -9,7 +9,7 @@ import numpy as np
 import cntkjax as C
 from cntkjax.graph.proxy import unwrap
 from cntkjax.sgd import SGD
-from cntkjax.sgd._run import Run
+from cntkjax.sgd._run import BlockRun
 
 N = 24
 X = np.random.default_rng(0).normal(size=(N, 3)).astype(np.float32)
@@ -55,7 +55,7 @@ def trained(loss=None, data=(X, Y), **block):
 
 def run_of(loss=None, data=(X, Y), **block):
     """A run that has not begun."""
-    return Run(_block(block).settings, regression() if loss is None else loss, data, None, None, [], None)
+    return BlockRun(_block(block).settings, regression() if loss is None else loss, data, None, None, [], None)
 
 
 def learner_of(run):

@@ -144,7 +144,7 @@ class Curve:
 def place_of(losses, noise=0.0):
     """The place that a search chooses after trials with these losses, by places, when 5 is the loss without updates."""
     curve = Curve(lambda rate: losses.get(round(math.log10(rate), 2), 5.0), noise)
-    grid = auto_rate._Search(curve, 1.0, 10, 8, 10**6, held_out=True)
+    grid = auto_rate._RateSearch(curve, 1.0, 10, 8, 10**6, held_out=True)
     for place in losses:
         grid.loss(place)
     return auto_rate._cautious(grid)

@@ -5,7 +5,7 @@ import pytest
 
 import cntkjax as C
 from cntkjax.engine.train.loss_scale import LossScale
-from cntkjax.engine.train.state import Pending
+from cntkjax.engine.train.state import Accumulated
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(24, 4)).astype(np.float32), RNG.normal(size=(24, 3)).astype(np.float32)
@@ -149,7 +149,7 @@ def test_the_scale_grows_after_2000_finite_steps():
 
 def test_checkpoints_store_the_scale(tmp_path):
     saved, restored = network(precision="float16"), network(precision="float16")
-    saved[0].pending.value = Pending(scale=LossScale(np.float32(4), np.int32(7)))
+    saved[0].pending.value = Accumulated(scale=LossScale(np.float32(4), np.int32(7)))
     saved[0].save_checkpoint(tmp_path / "t")
     restored[0].restore_from_checkpoint(tmp_path / "t")
     assert tuple(map(float, restored[0].pending.value.scale)) == (4, 7)

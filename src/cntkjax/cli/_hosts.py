@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from ._processes import LAST_WORDS, PATIENCE, POLL, TERMINATION, Ending, Member
+from ._processes import LAST_WORDS, PATIENCE, POLL, TERMINATION, Ending, WorkerProcess
 
 FORWARDED = "CNTKJAX_", "JAX_", "XLA_", "NCCL_", "PYTHONPATH", "LD_LIBRARY_PATH"
 """The variables, by the beginning of their names, that the workers on other hosts get too."""
@@ -101,7 +101,7 @@ def _entry(text: str) -> tuple[str, int]:
     return match[1], int(match[2] or 0)
 
 
-class HostMember(Member):
+class HostMember(WorkerProcess):
     """The launcher of one host, as a part of the job. Lines that are not of its workers have the host's name before."""
 
     def __init__(self, host: Host, command: Sequence[str], ssh: Sequence[str]) -> None:

@@ -40,7 +40,7 @@ class Ending(NamedTuple):
     after_signal: Sequence[float] = (PATIENCE,)
 
 
-class Member(ABC):
+class WorkerProcess(ABC):
     """A process in a group of its own, and two threads that copy its output, line by line.
 
     `repeated`: how many lines of its stderr the report of a failure has: the last one, where all were printed before.
@@ -68,7 +68,7 @@ class Member(ABC):
 
     def close(self) -> None:
         """After its end: end what it has started, and copy the rest of its output."""
-        Member.send(self, signal.SIGKILL)
+        WorkerProcess.send(self, signal.SIGKILL)
         for thread in self._threads:
             thread.join(TERMINATION)
 
@@ -98,7 +98,7 @@ class Member(ABC):
                     self.copy(line, stream)
 
 
-class Worker(Member):
+class Worker(WorkerProcess):
     """A worker on this host.
 
     `log`: the file for its output, to which it is appended; None for this process's stdout and stderr, with the rank
@@ -150,10 +150,10 @@ class Job:
     """
 
     def __init__(self, ending: Ending) -> None:
-        self.members: list[Member] = []
+        self.members: list[WorkerProcess] = []
         self.signal: int | None = None  # the last one from outside
         self._ending = ending
-        self._failed: list[Member] = []  # in the order of their ends, without those that this process has ended
+        self._failed: list[WorkerProcess] = []  # in the order of their ends, without those that this process has ended
         self._plan: deque[tuple[float, int]] = deque()  # when to send which signal
         self._is_ending = False
 
@@ -188,7 +188,7 @@ class Job:
         return self._status()
 
     @property
-    def culprit(self) -> Member | None:
+    def culprit(self) -> WorkerProcess | None:
         """The member that failed by itself, or else the first to fail; None if none did, or after a signal."""
         if self.signal is not None or not self._failed:
             return None
@@ -199,7 +199,7 @@ class Job:
         self._is_ending = True
         self._send(signal.SIGKILL)
 
-    def _has_ended(self, member: Member) -> None:
+    def _has_ended(self, member: WorkerProcess) -> None:
         member.close()
         if member.process.returncode == 0 or self._is_ending:
             return
@@ -243,4 +243,4 @@ def _prepare(parent: int, cores: Collection[int]) -> None:
     compute_on(cores)
 
 
-__all__ = ["LAST_WORDS", "PATIENCE", "POLL", "TERMINATION", "Ending", "Job", "Member", "Worker"]
+__all__ = ["LAST_WORDS", "PATIENCE", "POLL", "TERMINATION", "Ending", "Job", "WorkerProcess", "Worker"]

@@ -24,7 +24,7 @@ from ..graph.variable import Variable
 
 # ---- kinds of parameters
 @dataclass(frozen=True)
-class Parameter:
+class NativeParameter:
     """A number, shape or flag, passed on under the name that the Python API has for it."""
 
     name: str
@@ -39,7 +39,7 @@ class Parameter:
         return argument
 
 
-class Operand(Parameter):
+class Operand(NativeParameter):
     """An operand, passed on by position."""
 
     by_position = True
@@ -49,28 +49,28 @@ class Operands(Operand):
     """A list of operands."""
 
 
-class OptionalOperand(Parameter):
+class OptionalOperand(NativeParameter):
     """An operand that may be left out."""
 
     def accepts(self, argument: object) -> bool:
         return isinstance(argument, (Variable, GraphFunction))
 
 
-class OptionalNumber(Parameter):
+class OptionalNumber(NativeParameter):
     """A number that may be left out before a flag."""
 
     def accepts(self, argument: object) -> bool:
         return not isinstance(argument, (bool, str))
 
 
-class Text(Parameter):
+class TextParameter(NativeParameter):
     """A text."""
 
     def accepts(self, argument: object) -> bool:
         return isinstance(argument, str)
 
 
-class AxisOrAxes(Parameter):
+class AxisOrAxes(NativeParameter):
     """An axis, or a list of them."""
 
     def accepts(self, argument: object) -> bool:
@@ -96,7 +96,7 @@ class Permutation(AxisOrAxes):
         return super().convert(argument)[::-1]
 
 
-class PerAxis(Parameter):
+class PerAxis(NativeParameter):
     """A flag or number for each axis."""
 
     def convert(self, argument: Any) -> Any:
@@ -111,9 +111,9 @@ def _from_last(axis: Axis) -> Axis:
     return Axis(-1 - axis.static_axis_index()) if axis.is_static_axis else axis
 
 
-def _parameters(names: str) -> list[Parameter]:
+def _parameters(names: str) -> list[NativeParameter]:
     """Plain parameters of these names."""
-    return [Parameter(name) for name in names.split()]
+    return [NativeParameter(name) for name in names.split()]
 
 
 x, y, z = Operand("x"), Operand("y"), Operand("z")
@@ -122,7 +122,7 @@ axis = AxisOrAxes("axis")
 auto_padding, sharing = PerAxis("auto_padding"), PerAxis("sharing")
 
 # The parameters, and the operations that have them.
-_SIGNATURES: list[tuple[list[Parameter], str]] = [
+_SIGNATURES: list[tuple[list[NativeParameter], str]] = [
     (
         [x],
         "abs acos asin asinh atan atanh ceil cos cosh exp floor log negate reciprocal round sigmoid sin sinh "
@@ -143,13 +143,13 @@ _SIGNATURES: list[tuple[list[Parameter], str]] = [
     ),
     (_parameters("right left output_rank infer_input_rank_to_map"), "times"),
     (_parameters("right left"), "times_transpose"),
-    ([x, Parameter("alpha")], "elu leaky_re_lu"),
+    ([x, NativeParameter("alpha")], "elu leaky_re_lu"),
     ([x, *_parameters("alpha beta")], "hard_sigmoid"),
     ([x, *_parameters("scale alpha")], "selu"),
     ([x, *_parameters("dropout_rate seed")], "dropout"),
     ([x, axis], "argmax argmin softmax log_softmax expand_dims flatten"),
     (
-        [x, axis, Parameter("keepdims")],
+        [x, axis, NativeParameter("keepdims")],
         "reduce_sum reduce_max reduce_min reduce_mean reduce_prod reduce_log_sum reduce_l1 reduce_l2 "
         "reduce_sum_square",
     ),
@@ -157,17 +157,17 @@ _SIGNATURES: list[tuple[list[Parameter], str]] = [
     ([x, Permutation("perm")], "transpose"),
     ([x, AxisOrAxes("axis1"), AxisOrAxes("axis2")], "transpose_axes"),
     ([x, axis, *_parameters("begin_index end_index strides")], "slice"),
-    ([x, Parameter("shape"), Position("end_axis"), Position("begin_axis")], "reshape"),
-    ([x, Parameter("k"), axis], "top_k"),
+    ([x, NativeParameter("shape"), Position("end_axis"), Position("begin_axis")], "reshape"),
+    ([x, NativeParameter("k"), axis], "top_k"),
     ([x, *_parameters("num_classes sparse_output"), axis], "one_hot_op"),
-    ([x, Parameter("block_size")], "depth_to_space space_to_depth"),
-    ([x, Parameter("dtype")], "cast"),
-    ([x, Parameter("sparse_output")], "eye_like"),
+    ([x, NativeParameter("block_size")], "depth_to_space space_to_depth"),
+    ([x, NativeParameter("dtype")], "cast"),
+    ([x, NativeParameter("sparse_output")], "eye_like"),
     ([operands, axis], "splice"),
     ([operands], "combine mean sum"),
     ([*_parameters("indices reference"), axis], "gather_op"),
     ([x, y, axis], "cross_entropy_with_softmax"),
-    ([x, y, Parameter("topN"), axis], "classification_error"),
+    ([x, y, NativeParameter("topN"), axis], "classification_error"),
     ([x, y, *_parameters("shift num_negative_samples")], "cosine_distance_with_negative_samples"),
     ([x, y, *_parameters("subPen delPen insPen squashInputs tokensToIgnore")], "edit_distance_error"),
     (_parameters("weights biases inputs labels noise_distribution num_samples allow_duplicates seed"), "nce_loss"),
@@ -188,14 +188,14 @@ _SIGNATURES: list[tuple[list[Parameter], str]] = [
     ([x, y, *_parameters("unpooling_type unpooling_window_shape strides"), auto_padding], "unpooling"),
     (
         [
-            x, y, Parameter("strides"), sharing, auto_padding,
+            x, y, NativeParameter("strides"), sharing, auto_padding,
             *_parameters("dilation reduction_rank groups max_temp_mem_size_in_samples sequential"),
         ],
         "convolution",
     ),
     (
         [
-            x, y, Parameter("strides"), sharing, auto_padding,
+            x, y, NativeParameter("strides"), sharing, auto_padding,
             *_parameters("output_shape dilation reduction_rank max_temp_mem_size_in_samples"),
         ],
         "convolution_transpose",
@@ -204,18 +204,21 @@ _SIGNATURES: list[tuple[list[Parameter], str]] = [
         [
             x, *_parameters("scale bias running_mean running_inv_std running_count spatial"),
             *_parameters("normalization_time_constant blend_time_constant epsilon use_cudnn_engine"),
-            Parameter("disable_regularization"),
+            NativeParameter("disable_regularization"),
         ],
         "batch_normalization",
     ),
-    ([x, *_parameters("weights hidden_size num_layers bidirectional"), Text("recurrent_op")], "optimized_rnnstack"),
+    (
+        [x, *_parameters("weights hidden_size num_layers bidirectional"), TextParameter("recurrent_op")],
+        "optimized_rnnstack",
+    ),
     ([x, y, *_parameters("offset_x offset_y")], "crop"),
     ([x, y, *_parameters("pooling_type roi_output_shape spatial_scale")], "roipooling"),
-    ([x, OptionalOperand("initial_state"), Parameter("time_step")], "past_value future_value"),
+    ([x, OptionalOperand("initial_state"), NativeParameter("time_step")], "past_value future_value"),
     ([x, *_parameters("condition new_sequence_axis_typeinfo")], "gather scatter"),
     ([x, *_parameters("begin_index end_index")], "sequence_slice"),
     ([x, *_parameters("padding_value no_mask_output")], "unpack"),
-    ([x, OptionalOperand("sequence_lengths"), Text("sequence_axis_name_prefix")], "to_sequence"),
+    ([x, OptionalOperand("sequence_lengths"), TextParameter("sequence_axis_name_prefix")], "to_sequence"),
     ([x, *_parameters("num_samples allow_duplicates seed")], "random_sample random_sample_inclusion_frequency"),
     (_parameters("shape dtype low high seed"), "uniform_random"),
     (_parameters("shape dtype mean scale seed"), "normal_random"),
@@ -225,7 +228,7 @@ _SIGNATURES: list[tuple[list[Parameter], str]] = [
     ([x, *_parameters("mean scale seed")], "normal_random_like"),
     ([x, *_parameters("mean seed")], "bernoulli_random_like"),
     ([x, *_parameters("loc scale seed")], "gumbel_random_like"),
-    ([x, Parameter("block_arguments_map"), Text("block_op_name")], "as_block"),
+    ([x, NativeParameter("block_arguments_map"), TextParameter("block_op_name")], "as_block"),
 ]
 
 # Operations that the Python API calls by another name.
@@ -246,11 +249,11 @@ _PYTHON_NAMES = {
 
 
 @dataclass(frozen=True)
-class Operation:
+class NativeOperation:
     """An operation of the compiled module: its name in the Python API, and its parameters in the module's order."""
 
     path: str
-    parameters: Sequence[Parameter]
+    parameters: Sequence[NativeParameter]
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -264,7 +267,7 @@ class Operation:
 
 
 OPERATIONS = {
-    name: Operation(_PYTHON_NAMES.get(name, name), parameters)
+    name: NativeOperation(_PYTHON_NAMES.get(name, name), parameters)
     for parameters, names in _SIGNATURES for name in names.split()
 }
 
@@ -277,7 +280,7 @@ def cntk_operation(name: str) -> Callable[..., Any]:
     return function
 
 
-def _call(operation: Operation, *arguments: Any) -> Any:
+def _call(operation: NativeOperation, *arguments: Any) -> Any:
     positional: list[Any] = []
     keywords: dict[str, Any] = {}
     remaining = list(arguments)

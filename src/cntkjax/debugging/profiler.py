@@ -18,7 +18,7 @@ from ..graph.arguments import public
 __all__ = ["start_profiler", "stop_profiler", "enable_profiler", "disable_profiler"]
 
 
-class _State:
+class _Profiler:
     directory: str | None = None
     recording: bool = False
 
@@ -45,10 +45,10 @@ def start_profiler(dir: str = "profiler", sync_gpu: bool = True, reserve_mem: in
         ...     start_profiler(folder)
         ...     stop_profiler()
     """
-    if _State.directory is not None:
-        raise RuntimeError(f"the profiler is running already, in '{_State.directory}'; call stop_profiler() first")
+    if _Profiler.directory is not None:
+        raise RuntimeError(f"the profiler is running already, in '{_Profiler.directory}'; call stop_profiler() first")
     os.makedirs(dir, exist_ok=True)
-    _State.directory = dir
+    _Profiler.directory = dir
     _profiler.start()
 
 
@@ -59,10 +59,10 @@ def enable_profiler() -> None:
     Example:
         >>> enable_profiler()
     """
-    if _State.directory is not None and not _State.recording:
-        _profiler.start_trace(_State.directory)
+    if _Profiler.directory is not None and not _Profiler.recording:
+        _profiler.start_trace(_Profiler.directory)
         _profiler.set_enabled(True)
-        _State.recording = True
+        _Profiler.recording = True
 
 
 @public
@@ -72,8 +72,8 @@ def disable_profiler() -> None:
     Example:
         >>> disable_profiler()
     """
-    if _State.recording:
-        _State.recording = False
+    if _Profiler.recording:
+        _Profiler.recording = False
         _profiler.set_enabled(False)
         _profiler.stop_trace()
 
@@ -86,6 +86,6 @@ def stop_profiler() -> None:
         >>> stop_profiler()
     """
     disable_profiler()
-    if _State.directory is not None:
-        _profiler.finish(_State.directory)
-    _State.directory = None
+    if _Profiler.directory is not None:
+        _profiler.finish(_Profiler.directory)
+    _Profiler.directory = None

@@ -21,7 +21,7 @@ class Request(NamedTuple):
     future: Future[Any]
 
 
-class Batcher:
+class RequestQueue:
     """A queue of requests, and a thread that computes them.
 
     It begins with a batch when `max_batch` samples have come, or `max_delay` seconds after the first of them. `run`
@@ -89,4 +89,4 @@ class Batcher:
 
 
 _NOTHING = Request(None, 0, None, Future())
-__all__ = ["Batcher", "Request"]
+__all__ = ["RequestQueue", "Request"]

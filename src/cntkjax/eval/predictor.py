@@ -24,7 +24,7 @@ from ..ops import combine
 from ..ops._operand import as_list
 from ..ops.functions import Function
 from ..variables import Variable
-from ._batching import Batcher, Request
+from ._batching import Request, RequestQueue
 from ._onnxruntime import OnnxPrediction
 
 Output: TypeAlias = "Function | Variable"
@@ -74,7 +74,7 @@ class Predictor:
         self._argument = self.arguments[0] if self._backend.is_direct else None
         self._direct: dict[tuple[int, ...], Call] = {}  # by the shape of the array
         self._batching = max_batch, max_delay, max_queue
-        self._batcher: Batcher | None = None
+        self._batcher: RequestQueue | None = None
         self._starting = threading.Lock()
 
     @property
@@ -145,10 +145,10 @@ class Predictor:
         self._started().put(Request((self, feeds), sizes[0] if joins else 1, kind, future))
         return future
 
-    def _started(self) -> Batcher:
+    def _started(self) -> RequestQueue:
         with self._starting:
             if self._batcher is None:
-                self._batcher = Batcher(_run_requests, *self._batching)
+                self._batcher = RequestQueue(_run_requests, *self._batching)
                 weakref.finalize(self, self._batcher.close)  # the thread refers to a predictor only while it answers
             return self._batcher
 

@@ -15,7 +15,7 @@ from .._typing import DTypeLike
 from ..graph.axis import ALL_AXES, ALL_STATIC, END_STATIC, UNKNOWN, Axis
 from ..graph.build import BlockPrimitive
 from ..primitives.base import Attribute, Primitive
-from .dictionary import AxisRecord, FormatError, Shape, SizeT
+from .dictionary import AxisRecord, FormatError, SizeT, StoredShape
 
 DYNAMIC = 2**31 - 1  # the number of every dynamic axis
 _SPECIAL = {DYNAMIC - 1: ALL_STATIC, DYNAMIC - 2: UNKNOWN, DYNAMIC - 3: END_STATIC, DYNAMIC - 4: ALL_AXES}
@@ -82,7 +82,7 @@ _KINDS: dict[str, Any] = {
     "Float": (np.floating, float, np.float32),
     "Double": (float, float, float),
     "String": (str, str, str),
-    "Shape": (Shape, tuple, Shape),
+    "Shape": (StoredShape, tuple, StoredShape),
     "Axis": (AxisRecord, axis_of, axis_record),
     "DType": (int, None, lambda dtype: int(dtype_number(dtype))),
 }  # kind -> type in the file, conversion into the graph, conversion back

@@ -49,8 +49,8 @@ from .wire import (
     signed,
 )
 
-__all__ = ["AxisRecord", "FormatError", "Shape", "SizeT", "buffers", "decode", "decode_value", "encode", "encode_value",
-           "kind_of"]
+__all__ = ["AxisRecord", "FormatError", "SizeT", "StoredShape", "buffers", "decode", "decode_value", "encode",
+           "encode_value", "kind_of"]
 
 LARGEST = 2**31 - 1  # bytes of a protocol-buffer message; in a larger file the arrays follow the message
 MAGIC = b"ktnc"  # such a file begins with this and the size of the message
@@ -62,7 +62,7 @@ class SizeT(int):
     """An unsigned number, which the format distinguishes from a signed one."""
 
 
-class Shape(tuple):  # with type arguments it could not be used in match statements
+class StoredShape(tuple):  # with type arguments it could not be used in match statements
     """Dimensions of a tensor, row-major. -1 is an inferred dimension, -3 a free one; (-2,) is an unknown shape."""
 
     def __repr__(self) -> str:
@@ -181,12 +181,12 @@ def _vector(wire: Wire, depth: int) -> list[Any]:
     return [_value(item, depth) for _, item in _known_fields(wire, {1: BYTES})]
 
 
-def _shape(wire: Wire) -> Shape:
+def _shape(wire: Wire) -> StoredShape:
     dims = [wire.varints() for _, wire in _known_fields(wire, {1: BYTES})]
     flat = np.concatenate(dims).view(np.int64)[::-1].tolist() if dims else []
     if len(flat) > 32 or min(flat, default=0) < -3:
         wire.fail(f"a shape has {len(flat)} dimensions, the smallest {min(flat)}")
-    return Shape(flat)
+    return StoredShape(flat)
 
 
 def _axis(wire: Wire) -> AxisRecord:
@@ -220,7 +220,7 @@ def _array(wire: Wire) -> np.ndarray:
     if fields.get(2, 0):
         wire.fail("an array is stored as a sparse matrix, which CNTK 2.7 never writes")
     dtype, number, stored = _ARRAYS[kind]
-    shape = _shape(fields[3]) if 3 in fields else Shape()
+    shape = _shape(fields[3]) if 3 in fields else StoredShape()
     count = math.prod(shape)
     if wire.trailing is not None and number not in fields and min(shape, default=0) >= 0:
         values = np.frombuffer(wire.trailing_bytes(count * np.dtype(dtype).itemsize), dtype)
@@ -351,7 +351,7 @@ def _writer(  # noqa: C901 - one case for each type of the format
             return 5, lambda out, number: put_double(out, number, float(value))
         case str():
             return 6, lambda out, number: put_bytes(out, number, value.encode())
-        case Shape():
+        case StoredShape():
             return 7, message(_put_shape)
         case AxisRecord():
             return 8, message(_put_axis)

@@ -14,7 +14,7 @@ from ..graph.public import classes
 from ..graph.variable import Variable, VariableKind, set_type
 from ..primitives import BY_ID, native
 from .attributes import attributes_of, dtype_of, dynamic_axes_of
-from .dictionary import AxisRecord, FormatError, Shape
+from .dictionary import AxisRecord, FormatError, StoredShape
 from .records import check_version, take, take_names
 from .writing import COMPOSITE, PRIMITIVE, USER_DEFINED, VARIABLE
 
@@ -68,7 +68,7 @@ class _Reader:
         if kind not in set(VariableKind) - {VariableKind.Output}:
             raise FormatError(f"{where} is of kind {kind}, which a file cannot hold")
         kind = VariableKind(kind)
-        shape = tuple(take(record, "shape", Shape, where))
+        shape = tuple(take(record, "shape", StoredShape, where))
         dtype = dtype_of(take(record, "data_type", int, where), where)
         name = take(record, "name", str, where)
         needs_gradient = take(record, "needs_gradient", bool, where)

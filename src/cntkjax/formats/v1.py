@@ -17,8 +17,8 @@ from .._typing import DTypeLike
 from ..graph.uid import new_uid
 from ..primitives import BY_NAME
 from .attributes import DYNAMIC, dtype_number
-from .dictionary import AxisRecord, FormatError, Shape, SizeT
-from .v1_file import MAGIC, Network, Node, Values, read
+from .dictionary import AxisRecord, FormatError, SizeT, StoredShape
+from .v1_file import MAGIC, V1Network, V1Node, Values, read
 from .writing import COMPOSITE, PRIMITIVE, VARIABLE
 
 __all__ = ["MAGIC", "record_of"]
@@ -55,7 +55,7 @@ def record_of(data: memoryview, name: str) -> Record:
 
 
 class _Converter:
-    def __init__(self, network: Network, name: str) -> None:
+    def __init__(self, network: V1Network, name: str) -> None:
         self.network, self.name = network, name
         self.variables: list[Record] = []
         self.functions: list[Record] = []
@@ -104,7 +104,7 @@ class _Converter:
         self, kind: int, shape: tuple[int, ...], dtype: DTypeLike, uid: str, name: str = "", **more: Any
     ) -> Record:
         record = {
-            "version": VARIABLE, "type": "Variable", "uid": uid, "kind": SizeT(kind), "shape": Shape(shape),
+            "version": VARIABLE, "type": "Variable", "uid": uid, "kind": SizeT(kind), "shape": StoredShape(shape),
             "data_type": dtype_number(dtype), "dynamic_axis": [], "is_sparse": False, "needs_gradient": False,
         }
         self.variables.append(record | more | ({"name": name} if name else {}))
@@ -114,7 +114,7 @@ class _Converter:
         kind = 2 if trained else 3
         return self._variable(kind, value.shape, value.dtype, uid, name, value=value, needs_gradient=trained)
 
-    def _input(self, node: Node, uid: str, name: str) -> None:
+    def _input(self, node: V1Node, uid: str, name: str) -> None:
         sparse = node.op == "SparseInputValue"
         axes = _dynamic_axes(node.values["axis"])
         shape = node.values["shape"][::-1]
@@ -135,7 +135,7 @@ class _Converter:
         self.functions.append(record | ({"name": name} if name else {}))
         return uid
 
-    def _function(self, node: Node, uid: str, name: str) -> None:
+    def _function(self, node: V1Node, uid: str, name: str) -> None:
         order = _ORDER.get(node.op, range(len(node.inputs)))[: len(node.inputs)]
         if sorted(order) != list(range(len(node.inputs))):
             raise FormatError(f"{self.name}, node {node.name!r} ({node.op}) has {len(node.inputs)} inputs")
@@ -155,7 +155,7 @@ class _Converter:
         attributes = _ATTRIBUTES[node.op](node.values) if node.op in _ATTRIBUTES else {}
         self._add(_kind(node), uid, name, inputs, attributes)
 
-    def _normalize(self, node: Node, inputs: list[str], uid: str, name: str) -> None:
+    def _normalize(self, node: V1Node, inputs: list[str], uid: str, name: str) -> None:
         """(x - mean) times 1 / standard deviation."""
         if len(inputs) != 3:
             raise FormatError(f"{self.name}, node {node.name!r} ({node.op}) has {len(inputs)} inputs, not 3")
@@ -163,7 +163,7 @@ class _Converter:
         centred = self._add("Minus", new_uid("Minus"), "", [x, mean], {})
         self._add("ElementTimes", uid, name, [f"{centred}_Output_0", inverse], {})
 
-    def _shape_kernel(self, node: Node) -> None:
+    def _shape_kernel(self, node: V1Node) -> None:
         """Reshape kernels stored as a matrix [outputs, elements], whose bytes are those of the kernel tensor."""
         record, kernel = self.leaves.get(node.inputs[0]), node.values["kernel"][::-1]
         if record is None or len(record["shape"]) != 2 or len(kernel) < 2:
@@ -178,9 +178,9 @@ class _Converter:
         if math.prod(kernel) <= 0 or value.size % math.prod(kernel):
             raise FormatError(f"{self.name}, node {node.name!r}: {value.size} weights for kernels of shape {kernel}")
         record["value"] = value.reshape(-1, *kernel)
-        record["shape"] = Shape(record["value"].shape)
+        record["shape"] = StoredShape(record["value"].shape)
 
-    def _invert_deviation(self, node: Node) -> None:
+    def _invert_deviation(self, node: V1Node) -> None:
         """Replace the fifth operand by the variance: up to version 12 it is 1 / standard deviation."""
         record = self.leaves.get(node.inputs[4])
         if self.network.version <= 12 and record is not None:
@@ -188,7 +188,7 @@ class _Converter:
                 record["value"] = (1 / np.square(record["value"]) + node.values["epsilon"]).astype(node.dtype)
 
 
-def _kind(node: Node) -> str:
+def _kind(node: V1Node) -> str:
     if node.op in _INPUTS or node.op in _CONSTANTS:
         return "Input" if node.op in _INPUTS else "Parameter" if node.values.get("trained") else "Constant"
     return _RENAMED.get(node.op, node.op)
@@ -209,8 +209,8 @@ def _static(number: int) -> AxisRecord:
     return AxisRecord(number - 1, f"staticAxisIdx={number - 1}", True)
 
 
-def _size(dims: tuple[int, ...]) -> Shape:
-    return Shape(dims[::-1])
+def _size(dims: tuple[int, ...]) -> StoredShape:
+    return StoredShape(dims[::-1])
 
 
 def _slice(v: Values) -> Values:
@@ -295,7 +295,7 @@ _ATTRIBUTES: dict[str, Callable[[Values], Values]] = {
     "RandomSampleInclusionFrequency": _random_sample,
     "RowStack": lambda v: {"axis": _static(v["axis"])},
     "Reshape": lambda v: {
-        "newShape": Shape(d or -1 for d in v["shape"][::-1]),
+        "newShape": StoredShape(d or -1 for d in v["shape"][::-1]),
         "beginAxis": _static(v["begin"] or 1),
         "endAxis": _static(v["end"]) if v["end"] > 0 else _END_STATIC,
     },

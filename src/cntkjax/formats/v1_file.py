@@ -29,7 +29,7 @@ Values = dict[str, Any]
 
 
 @dataclass
-class Node:
+class V1Node:
     """One node: its operation, its inputs, and the values of its payload. Shapes are column-major, as in the file."""
 
     op: str
@@ -40,15 +40,15 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Network:
+class V1Network:
     """The nodes of a file by name, and the names of those listed as outputs, criteria or metrics."""
 
     version: int
-    nodes: dict[str, Node]
+    nodes: dict[str, V1Node]
     roots: list[str]
 
 
-class Reader:
+class V1Reader:
     """A position in the bytes of a file, from which numbers, strings and arrays are read; sizes are checked first."""
 
     def __init__(self, data: memoryview, name: str) -> None:
@@ -131,13 +131,13 @@ class Reader:
         return values.reshape(columns, rows)
 
 
-def read(data: memoryview, name: str) -> Network:
+def read(data: memoryview, name: str) -> V1Network:
     """The nodes of a file.
 
     Errors: FormatError, with the file and the position, if it is damaged, or if its version or an operation is not
     known.
     """
-    r = Reader(data, name)
+    r = V1Reader(data, name)
     r.mark("BCN")
     r.mark("BVersion")
     r.version = r.number("Q")
@@ -149,7 +149,7 @@ def read(data: memoryview, name: str) -> Network:
     r.mark("EVersion")
     number = r.count("Q", 6)
     r.mark("BNodeList")
-    nodes: dict[str, Node] = {}
+    nodes: dict[str, V1Node] = {}
     for _ in range(number):
         node = _node(r)
         if node.name in nodes:
@@ -166,10 +166,10 @@ def read(data: memoryview, name: str) -> Network:
             r.fail(f"the inputs of {of!r} name {missing[0]!r}, which is not in the file")
         nodes[of].inputs = inputs
     r.mark("ERelation")
-    return Network(r.version, nodes, _roots(r, nodes))
+    return V1Network(r.version, nodes, _roots(r, nodes))
 
 
-def _roots(r: Reader, nodes: dict[str, Node]) -> list[str]:
+def _roots(r: V1Reader, nodes: dict[str, V1Node]) -> list[str]:
     r.mark("BRootNodes")
     roots: list[str] = []
     while (section := r.text()) != "ERootNodes":
@@ -183,7 +183,7 @@ def _roots(r: Reader, nodes: dict[str, Node]) -> list[str]:
     return roots
 
 
-def _node(r: Reader) -> Node:
+def _node(r: V1Reader) -> V1Node:
     precision = r.text() if r.version >= 7 else "float"
     op, name = r.text(), r.text()
     if precision not in _DTYPES:
@@ -200,13 +200,13 @@ def _node(r: Reader) -> Node:
             f"node {name!r} is the operation {op!r}, whose layout in version {r.version} is not known",
             fix="load the model with a later release of CNTK 1, and save it again",
         )
-    return Node(op, name, dtype, read_values(r, dtype) if read_values else {})
+    return V1Node(op, name, dtype, read_values(r, dtype) if read_values else {})
 
 
 # ---- payloads of operations --------------------------------------------------------------------------------------
 
 
-def _parameter(r: Reader, dtype: type) -> Values:
+def _parameter(r: V1Reader, dtype: type) -> Values:
     rate, shape = r.number("f"), r.shape()
     values = r.matrix(dtype)
     if min(shape, default=1) < 0 or math.prod(shape) != values.size:
@@ -214,12 +214,12 @@ def _parameter(r: Reader, dtype: type) -> Values:
     return {"trained": rate > 0, "value": values.reshape(shape[::-1])}
 
 
-def _computed_before(r: Reader, dtype: type) -> Values:
+def _computed_before(r: V1Reader, dtype: type) -> Values:
     r.flag()
     return {"value": r.matrix(dtype).reshape(-1)}
 
 
-def _input(r: Reader, dtype: type) -> Values:
+def _input(r: V1Reader, dtype: type) -> Values:
     r.bytes(16)
     shape = r.shape()
     axes = [r.text() for _ in range(r.count("I", 2))] if r.version >= 8 else [""]
@@ -230,33 +230,33 @@ def _input(r: Reader, dtype: type) -> Values:
     return {"shape": shape, "axis": axes[0]}
 
 
-def _times(r: Reader, _: type) -> Values:
+def _times(r: V1Reader, _: type) -> Values:
     return {"rank": r.number("Q"), "map": r.number("i") if r.version >= 12 else -1}
 
 
-def _slice(r: Reader, _: type) -> Values:
+def _slice(r: V1Reader, _: type) -> Values:
     count = r.count("I", 20) if r.version >= 22 else 1
     kinds = "qQii" if r.version >= 27 else "qQi"
     return {"axes": [[r.number(kind) for kind in kinds] for _ in range(count)]}
 
 
-def _reduce(r: Reader, _: type) -> Values:
+def _reduce(r: V1Reader, _: type) -> Values:
     axes = [r.number("i") for _ in range(r.count("I", 4))] if r.version >= 27 else [r.number("i")]
     op = r.text()
     return {"axes": axes, "op": op, "keep": r.flag() if r.version >= 24 else True}
 
 
-def _delay(r: Reader, dtype: type) -> Values:
+def _delay(r: V1Reader, dtype: type) -> Values:
     step, _, initial = r.number("i"), r.shape(), r.number(np.dtype(dtype).char)
     return {"step": step, "initial": initial}
 
 
-def _transpose(r: Reader, _: type) -> Values:
+def _transpose(r: V1Reader, _: type) -> Values:
     pair = r.number("i"), r.number("i")
     return {"pair": pair, "order": [] if any(pair) else [r.number("Q") for _ in range(r.count("Q", 8))]}
 
 
-def _window(r: Reader, _: type) -> Values:
+def _window(r: V1Reader, _: type) -> Values:
     """Since version 5. The dimensions after the kernel's are the number of outputs, which is known anyway."""
     names = ("kernel", "", "strides")
     values: Values = dict(zip(names, (r.shape() for _ in names), strict=True))
@@ -270,7 +270,7 @@ def _window(r: Reader, _: type) -> Values:
     return values
 
 
-def _convolution(r: Reader, dtype: type) -> Values:
+def _convolution(r: V1Reader, dtype: type) -> Values:
     if r.version < 5:
         return _old_convolution(r)
     values = _window(r, dtype)
@@ -278,12 +278,12 @@ def _convolution(r: Reader, dtype: type) -> Values:
     return values | {"dilation": r.shape() if r.version >= 18 else (1,) * len(values["kernel"])}
 
 
-def _check_layout(r: Reader, layout: int) -> None:
+def _check_layout(r: V1Reader, layout: int) -> None:
     if layout != 1:
         r.fail(f"images of the layout {layout}; only 1 (width, height, channels) can be read")
 
 
-def _old_convolution(r: Reader) -> Values:
+def _old_convolution(r: V1Reader) -> Values:
     """In two dimensions. The number of input channels follows from the kernels."""
     width, height, *strides = (r.number("Q") for _ in range(4))
     r.number("I")
@@ -296,8 +296,8 @@ def _old_convolution(r: Reader) -> Values:
     }
 
 
-def _old_pooling(kind: int) -> Callable[[Reader, type], Values]:
-    def values(r: Reader, _: type) -> Values:
+def _old_pooling(kind: int) -> Callable[[V1Reader, type], Values]:
+    def values(r: V1Reader, _: type) -> Values:
         width, layout, height, *strides = (r.number(k) for k in "IIQQQ")
         _check_layout(r, layout)
         return {
@@ -308,35 +308,35 @@ def _old_pooling(kind: int) -> Callable[[Reader, type], Values]:
     return values
 
 
-def _normalization(r: Reader, _: type) -> Values:
+def _normalization(r: V1Reader, _: type) -> Values:
     values = {"spatial": r.flag(), "time": r.number("d"), "blend": r.number("d")}
     r.number("i")
     r.bytes(1 if r.version == 19 else 8)  # how many samples were counted, which CNTK 2 does not use
     return values | {"epsilon": r.number("d"), "own": r.flag()}
 
 
-def _roi(r: Reader, _: type) -> Values:
+def _roi(r: V1Reader, _: type) -> Values:
     output = r.shape()
     pooling, scale = (r.number("i"), r.number("d")) if r.version >= 26 else (1, 1 / 16)
     return {"output": output, "pooling": pooling, "scale": scale}
 
 
-def _rnn_stack(r: Reader, _: type) -> Values:
+def _rnn_stack(r: V1Reader, _: type) -> Values:
     values = {k: r.number("Q") for k in ("both", "layers", "hidden")} | {"op": r.text()}
     if r.version >= 14:
         r.number("i")
     return values
 
 
-def _sample(r: Reader, _: type) -> Values:
+def _sample(r: V1Reader, _: type) -> Values:
     return {"duplicates": r.flag(), "samples": r.number("Q")} | _seed(r, _)
 
 
-def _seed(r: Reader, _: type) -> Values:
+def _seed(r: V1Reader, _: type) -> Values:
     return {"seed": r.number("Q"), "offset": r.number("Q")} if r.version >= 16 else {"seed": 0, "offset": 0}
 
 
-PAYLOADS: dict[str, Callable[[Reader, type], Values] | None] = {
+PAYLOADS: dict[str, Callable[[V1Reader, type], Values] | None] = {
     "LearnableParameter": _parameter, "InputValue": _input, "SparseInputValue": _input, "Mean": _computed_before,
     "InvStdDev": _computed_before, "Times": _times, "TransposeTimes": _times, "Slice": _slice, "RowSlice": _slice,
     "ReduceElements": _reduce, "PastValue": _delay, "FutureValue": _delay, "TransposeDimensions": _transpose,

@@ -14,7 +14,7 @@ from ..graph.variable import Leaf, Variable, VariableKind, kind_of, producer, va
 from ..primitives.native import Native
 from ..primitives.user import UserDefined
 from .attributes import attribute_records, dtype_number, dynamic_axis_records
-from .dictionary import Shape, SizeT
+from .dictionary import SizeT, StoredShape
 
 # The versions of these records that CNTK 2.7 writes.
 COMPOSITE, PRIMITIVE, VARIABLE, USER_DEFINED = SizeT(3), SizeT(24), SizeT(1), SizeT(0)
@@ -133,7 +133,7 @@ def _variable_record(variable: Variable, uid: str) -> Record:
         "type": "Variable",
         "uid": uid,
         "kind": SizeT(kind),
-        "shape": Shape(variable.shape),
+        "shape": StoredShape(variable.shape),
         "data_type": dtype_number(variable.dtype),
         "dynamic_axis": dynamic_axis_records(variable.dynamic_axes),
         "is_sparse": declared and variable.is_sparse,
@@ -143,5 +143,5 @@ def _variable_record(variable: Variable, uid: str) -> Record:
         record["name"] = variable.name
     if isinstance(variable, Leaf):
         record["value"] = np.asarray(value_of(variable))
-        record["shape"] = Shape(variable.shape)  # creating the value may have inferred dimensions
+        record["shape"] = StoredShape(variable.shape)  # creating the value may have inferred dimensions
     return record

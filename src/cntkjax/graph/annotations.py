@@ -43,7 +43,7 @@ class Annotation:
 
 
 @dataclass(frozen=True)
-class Parameters:
+class ParameterTypes:
     """The parameters of a function: which can be positional, and what is known about each one's values."""
 
     positional: Sequence[str]
@@ -51,7 +51,7 @@ class Parameters:
 
 
 @functools.cache
-def parameters_of(f: Callable[..., Any]) -> Parameters:
+def parameters_of(f: Callable[..., Any]) -> ParameterTypes:
     """The parameters of a function. Those that admit anything, or cannot be resolved, have no annotation here."""
     parameters = inspect.signature(f).parameters.values()
     annotations = {}
@@ -66,7 +66,7 @@ def parameters_of(f: Callable[..., Any]) -> Parameters:
     positional = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
     if f.__code__.co_flags & inspect.CO_VARARGS:  # a wrapper that takes more operands than the function it wraps
         positional = positional[: f.__code__.co_argcount]
-    return Parameters(positional, annotations)
+    return ParameterTypes(positional, annotations)
 
 
 def _or_none(annotation: Annotation) -> Annotation:

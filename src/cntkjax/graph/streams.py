@@ -9,7 +9,7 @@ from .cells import Cell, Changes
 from .function import Function
 
 
-class Place(NamedTuple):
+class StreamPlace(NamedTuple):
     """A place in a node's stream. `seeding`: how often its seed was set before.
 
     Units: `offset` is in numbers that CNTK's generator draws, or in evaluations.
@@ -26,7 +26,7 @@ class Drawn(NamedTuple):
     `places`: of the next numbers, for nodes that have drawn any. `is_differentiated`: gradients were computed.
     """
 
-    places: Mapping[Function, Place] = {}
+    places: Mapping[Function, StreamPlace] = {}
     is_differentiated: bool = False
 
 
@@ -43,17 +43,17 @@ class Streams:
         self.drawn = Cell(drawn)
         self.generators: dict[Function, Any] = {} if generators is None else generators
 
-    def place(self, node: Function, training: bool) -> Place:
+    def place(self, node: Function, training: bool) -> StreamPlace:
         """The place of a node's next numbers. `training`: gradients are computed with them."""
         last = self._compiled(training).get(node)
         return _beginning(node) if last is None or last.seeding != node.seedings else last
 
-    def after(self, places: Mapping[Function, Place], training: bool) -> Changes:
+    def after(self, places: Mapping[Function, StreamPlace], training: bool) -> Changes:
         """What changes when they go on at these places."""
         drawn = Drawn({**self._compiled(training), **places}, self.drawn.value.is_differentiated or training)
         return {self.drawn: drawn}
 
-    def _compiled(self, training: bool) -> Mapping[Function, Place]:
+    def _compiled(self, training: bool) -> Mapping[Function, StreamPlace]:
         """The places, as far as CNTK's compiled network is one for such a computation."""
         return self.drawn.value.places if self.drawn.value.is_differentiated or not training else {}
 
@@ -72,8 +72,8 @@ class Streams:
         return Streams(self.drawn.value, self.generators)
 
 
-def _beginning(node: Function) -> Place:
-    return Place(node.node_attributes["rngSeed"], node.node_attributes.get("rngOffset", 0), node.seedings)
+def _beginning(node: Function) -> StreamPlace:
+    return StreamPlace(node.node_attributes["rngSeed"], node.node_attributes.get("rngOffset", 0), node.seedings)
 
 
-__all__ = ["Drawn", "Place", "Streams"]
+__all__ = ["Drawn", "StreamPlace", "Streams"]

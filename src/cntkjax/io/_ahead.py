@@ -64,7 +64,7 @@ _FEW, _POLL_SECONDS = 16, 0.1
 
 
 @dataclass(frozen=True)
-class Failure:
+class FailedItem:
     """Stands in the place of an item: what was raised instead of it."""
 
     error: BaseException
@@ -95,7 +95,7 @@ class ItemsAhead:
         self.stop.atexit = False
 
     def move(self, buffer: deque[Any]) -> None:
-        """Waits for the next item and appends it, or a ``Failure``. An interrupt loses none: this is one call of C."""
+        """Append the next item, or a ``FailedItem``. An interrupt loses none: this is one call of C."""
         if not self._shared.running.locked():
             start_thread(self._produce, "cntkjax-items")
         buffer.extend(map(SimpleQueue.get, (self._shared.queue,)))
@@ -118,4 +118,4 @@ def _produce(items: Callable[[], Iterable[Any]], shared: _Shared) -> None:
                 return
             shared.queue.put(item)
     except BaseException as error:
-        shared.queue.put(Failure(error))
+        shared.queue.put(FailedItem(error))

@@ -13,7 +13,7 @@ import numpy as np
 from .._best_effort import BestEffort
 from ..engine.data.ragged import Ragged, offsets_of
 from ..engine.xla.background import Background
-from ._sampler import Block, Sampler
+from ._sampler import Sampler, SequenceBlock
 
 Streams = Mapping[str, Ragged]
 
@@ -26,7 +26,7 @@ Shard = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Part:
+class BlockPart:
     """Some sequences of a block: all data of the block, and which rows of it."""
 
     data: Streams
@@ -39,7 +39,7 @@ class BlockShard:
     Places count the sequences of all workers, from the start of the block; ``places`` are those of this worker.
     """
 
-    def __init__(self, sampler: Sampler, block: Block, first_sequence: int, shard: Shard) -> None:
+    def __init__(self, sampler: Sampler, block: SequenceBlock, first_sequence: int, shard: Shard) -> None:
         self.block, self.shard = block, shard
         self._deserializer = sampler.deserializer
         workers, rank = shard
@@ -116,7 +116,7 @@ class Batcher:
         is_epoch = samples is not None or sweeps is not None
         self._end = (samples or _UNLIMITED, sweeps or _UNLIMITED) if is_epoch else None
 
-    def next_batch(self, max_samples: int, shard: Shard) -> tuple[list[Part], bool]:
+    def next_batch(self, max_samples: int, shard: Shard) -> tuple[list[BlockPart], bool]:
         """The next sequences of a worker, and whether they cross the end of a sweep.
 
         There are ``max_samples`` samples at most but at least one sequence, possibly of several sweeps. The batch is
@@ -228,18 +228,18 @@ class Batcher:
         """Begin again at the current block, which an interrupted or failed attempt may have taken."""
         self._blocks = islice(self._sampler.blocks(self.sweep), self._block_number, None)
 
-    def _next_block(self, blocks: Iterator[Block], sequences_before: int, shard: Shard) -> BlockShard:
+    def _next_block(self, blocks: Iterator[SequenceBlock], sequences_before: int, shard: Shard) -> BlockShard:
         block = BlockShard(self._sampler, next(blocks), sequences_before, shard)
         if not self._reads_per_minibatch:
             block.load()
         return block
 
-    def _read(self, parts: list[tuple[BlockShard, slice]]) -> list[Part]:
+    def _read(self, parts: list[tuple[BlockShard, slice]]) -> list[BlockPart]:
         """The data of a minibatch."""
         if not self._reads_per_minibatch or not parts:
-            return [Part(block.load(), rows) for block, rows in parts]
+            return [BlockPart(block.load(), rows) for block, rows in parts]
         sequences = np.concatenate([block.sequences[:, rows] for block, rows in parts], axis=1)
-        return [Part(self._sampler.deserializer.take(*sequences), slice(0, sequences.shape[1]))]
+        return [BlockPart(self._sampler.deserializer.take(*sequences), slice(0, sequences.shape[1]))]
 
     def _release(self) -> None:
         """Frees the data; they are read again if they are needed."""
@@ -262,7 +262,7 @@ class PrefetchingBatcher:
         self._batcher = batcher
         self.position = batcher.position
         self._thread = Background("cntkjax-reader")
-        self._prefetched: Future[tuple[list[Part], bool] | None] | None = None
+        self._prefetched: Future[tuple[list[BlockPart], bool] | None] | None = None
         self._expected: tuple[int, Shard] | None = None
 
     @property
@@ -270,7 +270,7 @@ class PrefetchingBatcher:
         """See ``Batcher.ended``."""
         return not self._prefetched and self._batcher.ended
 
-    def next_batch(self, max_samples: int, shard: Shard) -> tuple[list[Part], bool]:
+    def next_batch(self, max_samples: int, shard: Shard) -> tuple[list[BlockPart], bool]:
         """See ``Batcher.next_batch``."""
         if self._prefetched and self._expected != (max_samples, shard):
             self.seek(self.position)

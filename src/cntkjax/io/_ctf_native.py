@@ -14,7 +14,7 @@ from ..engine.data.ragged import SparseRows, offsets_of
 from ._build_native import LIBRARY
 from ._ctf_rows import Field, MalformedRow, Map, Parsed, Samples, canonical
 from ._number_parsing import POWERS_OF_TEN
-from ._text import Text
+from ._text import TextRows
 
 _VERSION = 1  # as in ctf.c
 
@@ -112,7 +112,7 @@ def _stored(array: np.ndarray, parts: Sequence[slice]) -> np.ndarray:
     return np.concatenate([array[part] for part in parts])
 
 
-def parse(text: Text, pieces: Sequence[slice], fields: Sequence[Field], run: Map) -> Parsed:
+def parse(text: TextRows, pieces: Sequence[slice], fields: Sequence[Field], run: Map) -> Parsed:
     """Parses pieces of whole rows. The threads of ``run`` don't wait for each other: the parser needs no Python."""
     library, number = _library(), len(fields)
     assert library is not None

@@ -10,13 +10,13 @@ import numpy as np
 
 from . import _ctf_native, _ctf_vectorized
 from ._ctf_rows import Field, MalformedRow, Parsed, RowReporter, Samples, concatenate, parse_row
-from ._text import Text
+from ._text import TextRows
 
 _PIECE = 2**21  # bytes that are parsed at once, so that intermediate arrays stay in the cache
 
 
 def parse_chunk(
-    text: Text, fields: Sequence[Field], reporter: RowReporter, multithreaded: bool = True
+    text: TextRows, fields: Sequence[Field], reporter: RowReporter, multithreaded: bool = True
 ) -> list[Samples]:
     """All rows of a chunk, by field. The text ends with a newline.
 
@@ -26,13 +26,13 @@ def parse_chunk(
     return _with_good_samples(samples, malformed, text, fields, reporter) if malformed else samples
 
 
-def parse_well_formed(text: Text, fields: Sequence[Field], multithreaded: bool = True) -> list[Samples] | None:
+def parse_well_formed(text: TextRows, fields: Sequence[Field], multithreaded: bool = True) -> list[Samples] | None:
     """All rows by field, or None if one is malformed. The text ends with a newline."""
     samples, malformed = _parse(text, fields, multithreaded)
     return None if malformed else samples
 
 
-def _parse(text: Text, fields: Sequence[Field], multithreaded: bool) -> Parsed:
+def _parse(text: TextRows, fields: Sequence[Field], multithreaded: bool) -> Parsed:
     parse = _ctf_native.parse if _ctf_native.is_available() else _ctf_vectorized.parse
     pieces = _pieces(text)
     if len(pieces) == 1 or not multithreaded:
@@ -41,7 +41,7 @@ def _parse(text: Text, fields: Sequence[Field], multithreaded: bool) -> Parsed:
         return parse(text, pieces, fields, threads.map)
 
 
-def _pieces(text: Text) -> list[slice]:
+def _pieces(text: TextRows) -> list[slice]:
     """Cuts a text between rows."""
     pieces, begin = [], 0
     while begin < len(text):
@@ -54,7 +54,7 @@ def _pieces(text: Text) -> list[slice]:
 def _with_good_samples(
     samples: Sequence[Samples],
     malformed: Sequence[MalformedRow],
-    text: Text,
+    text: TextRows,
     fields: Sequence[Field],
     reporter: RowReporter,
 ) -> list[Samples]:
@@ -63,7 +63,7 @@ def _with_good_samples(
     return [_sorted(concatenate(parts)) for parts in zip(samples, *rows, strict=True)]
 
 
-def _row(text: Text, begin: int) -> bytes:
+def _row(text: TextRows, begin: int) -> bytes:
     return text[begin : text.find(b"\n", begin) + 1 or len(text)].removesuffix(b"\n")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from ..engine.data.ragged import SparseRows, offsets_of, ranges
 from ._ctf_rows import Field, MalformedRow, Map, Parsed, Samples, canonical, concatenate, no_samples
 from ._number_parsing import parse_integers, parse_numbers
-from ._text import Text
+from ._text import TextRows
 
 _NEWLINE, _BAR, _COLON = 10, 124, 58
 
@@ -19,7 +19,7 @@ class MalformedError(Exception):
     """Some row is malformed; only parsing row by row can tell which and why."""
 
 
-def parse(text: Text, pieces: Sequence[slice], fields: Sequence[Field], run: Map) -> Parsed:
+def parse(text: TextRows, pieces: Sequence[slice], fields: Sequence[Field], run: Map) -> Parsed:
     """Parses pieces of whole rows, each as a whole; one that fails is halved until its malformed rows are isolated."""
     first = accumulate(run(lambda piece: text[piece].count(b"\n"), pieces), initial=0)
 

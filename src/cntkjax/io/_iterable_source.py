@@ -15,7 +15,7 @@ from .._typing import Count, Shape
 from ..device import DeviceDescriptor
 from ..engine.data.ragged import Ragged, SparseRows
 from ..graph.arguments import public
-from ._ahead import END, Failure, ItemsAhead
+from ._ahead import END, FailedItem, ItemsAhead
 from ._iterables import Item, passes_over
 from ._minibatch_data import Minibatch, MinibatchData
 from ._streams import FULL_DATA_SWEEP, INFINITELY_REPEAT, StreamInformation, sample_size
@@ -116,7 +116,7 @@ class IterableSource(UserMinibatchSource):
         self._ahead = self._items_ahead()
         if streams is None:
             streams = _inferred(self._peek(0))
-        self._streams = [_Stream(name, i, kind) for i, (name, kind) in enumerate(streams.items())]
+        self._streams = [_StreamConverter(name, i, kind) for i, (name, kind) in enumerate(streams.items())]
         if not self._streams:
             raise TypeError("from_iterable: at least one stream is needed, as in {'x': 3, 'y': C.input_variable(2)}")
 
@@ -176,7 +176,7 @@ class IterableSource(UserMinibatchSource):
         """How many items fit into a minibatch, one at least, and how many samples they have."""
         count = samples = 0
         while samples < num_samples and (item := self._peek(count)) is not END:
-            if isinstance(item, Failure):
+            if isinstance(item, FailedItem):
                 if count:  # what was before the failure can be used
                     break
                 raise item.error
@@ -238,7 +238,7 @@ class IterableSource(UserMinibatchSource):
 
 def _inferred(item: Any) -> dict[str, StreamType]:
     """Streams of dense samples, of the shapes in the first item."""
-    if isinstance(item, Failure):
+    if isinstance(item, FailedItem):
         raise item.error
     if item is END:
         raise RuntimeError(_EMPTY)
@@ -250,7 +250,7 @@ def _inferred(item: Any) -> dict[str, StreamType]:
     return {name: np.shape(value) or (1,) for name, value in item.items()}
 
 
-class _Stream:
+class _StreamConverter:
     """Converts the values of a stream."""
 
     def __init__(self, name: str, number: int, kind: StreamType) -> None:

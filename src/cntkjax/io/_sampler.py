@@ -38,7 +38,7 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Block:
+class SequenceBlock:
     """Consecutive sequences that are read together, in this order. Shapes: int64 [sequences]."""
 
     positions: np.ndarray  # of the chunk, in the chunk order of the sweep
@@ -66,7 +66,7 @@ class Sampler:
     window_in_samples: int = 0
     seed: int = 0
 
-    def blocks(self, sweep: int) -> Iterator[Block]:
+    def blocks(self, sweep: int) -> Iterator[SequenceBlock]:
         """Blocks from the start of a sweep on, without end. Only chunks in the window of a block stay in memory.
 
         Errors: RuntimeError for a sweep without samples.
@@ -82,7 +82,8 @@ class Sampler:
                     raise RuntimeError(no_data(self.deserializer))
                 for begin, end in cuts:
                     rows, is_last = slice(begin, end), segment.ends_sweep and end == len(chunks)
-                    yield Block(segment.positions[rows], chunks[rows], segment.indices[rows], samples[rows], is_last)
+                    where = segment.positions[rows], chunks[rows], segment.indices[rows]
+                    yield SequenceBlock(*where, samples[rows], is_last)
 
     def _cuts(self, samples: np.ndarray, before: int) -> list[tuple[int, int]]:
         """Cuts sequences with this many samples into blocks: small ones at the start of a sweep, to be ready soon.

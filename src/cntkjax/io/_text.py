@@ -10,7 +10,7 @@ from ._files import open_binary
 _LINE = 2**16  # bytes that are searched at once
 
 
-class Text(Protocol):
+class TextRows(Protocol):
     """Rows of text. ``bytes`` is one."""
 
     def __len__(self) -> int: ...

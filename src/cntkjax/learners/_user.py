@@ -65,10 +65,10 @@ class UserLearner(Learner):
         raise NotImplementedError(f"{type(self).__name__} must define {signature}")
 
 
-class Parameters(tuple[Parameter, ...]):
+class CallableProperty(tuple[Parameter, ...]):
     """Parameters as a property that can also be called, as CNTK's user and distributed learners have a method."""
 
-    def __call__(self) -> Parameters:
+    def __call__(self) -> CallableProperty:
         return self
 
 
@@ -120,7 +120,7 @@ class _UserLearnerCore(HostLearner):
 
     def __init__(self, user: UserLearner, parameters: Sequence[Parameter], lr_schedule: Schedulable) -> None:
         super().__init__(parameters, lr_schedule)
-        self._parameters = Parameters(self._parameters)
+        self._parameters = CallableProperty(self._parameters)
         self.user = user
 
     def step(self, gradients: dict[Parameter, np.ndarray], sample_count: int, is_sweep_end: bool) -> bool:

@@ -25,7 +25,7 @@ _COLUMNS = ("Layer", "Operation", "Output", "Parameters", "FLOPs", "Memory")
 
 
 @dataclass(frozen=True)
-class Layer:
+class SummaryRow:
     """A block, or an operation outside of blocks.
 
     Units: parameters in elements, memory in bytes; FLOPs of a forward pass and memory of the results are for one
@@ -44,11 +44,12 @@ class Layer:
 class Summary:
     """Layers, operands first, and their totals; prints as a table, in notebooks as an HTML table.
 
-    Units: `trained` and `constant` are numbers of elements, `parameter_memory` is in bytes, the rest as in ``Layer``.
+    Units: `trained` and `constant` are numbers of elements, `parameter_memory` is in bytes, the rest as in
+    ``SummaryRow``.
     """
 
     title: str
-    layers: tuple[Layer, ...]
+    layers: tuple[SummaryRow, ...]
     trained: int | None
     constant: int | None
     parameter_memory: int | None
@@ -130,7 +131,7 @@ def summary(model: Function) -> Summary:
     )
 
 
-def _layer(node: Function, counted: set[Variable]) -> Layer:
+def _layer(node: Function, counted: set[Variable]) -> SummaryRow:
     """The layer of a node; ``counted`` are the parameters of the layers before it, and is updated."""
     inside = nodes([node.block_composite.root_function], into_blocks=True) if node.block_composite else [node]
     computing = [n for n in inside if not n.is_block]
@@ -138,7 +139,7 @@ def _layer(node: Function, counted: set[Variable]) -> Layer:
     counted.update(parameters)
     shapes = ", ".join(f"{_axes(v)} {shape_text(v.shape)}".strip() for v in node.node_outputs)
     results = [v for n in computing if n.primitive.name not in _DATA_MOVEMENT for v in n.node_outputs]
-    return Layer(
+    return SummaryRow(
         node.name, node.op_name, shapes, _sum(_size(p) for p in dict.fromkeys(parameters)),
         _sum(map(_flops, computing)), _sum(map(_bytes_of, results)),
     )
@@ -202,4 +203,4 @@ def _bytes(n: int | None) -> str:
     return f"{n} B" if unit == "B" else f"{size:.1f} {unit}"
 
 
-__all__ = ["Layer", "Summary", "summary"]
+__all__ = ["SummaryRow", "Summary", "summary"]

@@ -24,7 +24,7 @@ from .exchange import ExchangeProgram, one_device_each
 
 
 @dataclass(frozen=True)
-class Block:
+class MergedBlock:
     """A block of samples, and what is carried from one to the next.
 
     `start_values`: the model at its start; None if it has not begun.
@@ -45,7 +45,7 @@ class BlockMomentum:
     next block starts from that initial model + v, and with Nesterov from it + v + m v. m = exp(-n / τ) for a block of n
     samples; without τ it is 1 - 1 / workers for a block of the requested size.
 
-    `aggregates_metrics`: it decides whose losses a trainer reports. `state`: see `Block`.
+    `aggregates_metrics`: it decides whose losses a trainer reports. `state`: see `MergedBlock`.
 
     Units: `size` and `time_constant` (τ) count samples of all workers.
     """
@@ -57,14 +57,14 @@ class BlockMomentum:
     rate: float = 1.0
     after: int = 0
     aggregates_metrics: bool = False
-    state: Cell[Block] = field(default_factory=lambda: Cell(Block()), repr=False)
+    state: Cell[MergedBlock] = field(default_factory=lambda: Cell(MergedBlock()), repr=False)
 
     def begin(self, values: Sequence[Array]) -> None:
         """Keep the model at the start of a block, unless one has begun: a copy, since steps donate the arrays."""
         if self.state.value.start_values is None:
             self.state.value = replace(self.state.value, start_values=copied(list(values)))
 
-    def merge(self, block: Block, values: Sequence[Array], merged: Captures) -> tuple[Block, list[Array]]:
+    def merge(self, block: MergedBlock, values: Sequence[Array], merged: Captures) -> tuple[MergedBlock, list[Array]]:
         """The block after one that ends, and the model that it starts from, given this worker's values.
 
         `merged`: gets the results of the program, which runs if it is empty: it donates what `block` holds, so another
@@ -73,9 +73,9 @@ class BlockMomentum:
         if not merged:
             self._compute(block, values, merged)
         start_values, velocity = one_device_each().of_this_process(merged[0]())
-        return Block(0, block.samples_seen, start_values, velocity), copied(start_values)
+        return MergedBlock(0, block.samples_seen, start_values, velocity), copied(start_values)
 
-    def _compute(self, block: Block, values: Sequence[Array], merged: Captures) -> None:
+    def _compute(self, block: MergedBlock, values: Sequence[Array], merged: Captures) -> None:
         assert block.start_values is not None
         with jax.enable_x64(any(value.dtype == np.float64 for value in values)):
             velocity = block.velocity or [jnp.zeros_like(value) for value in values]
@@ -94,7 +94,7 @@ class BlockMomentum:
         """Start a block with the state of a checkpoint."""
         with jax.enable_x64(any(g.dtype == np.float64 for g in smoothed_gradients or ())):
             velocity = None if smoothed_gradients is None else [jnp.asarray(-g) for g in smoothed_gradients]
-        self.state.value = Block(0, samples_seen, None, velocity)
+        self.state.value = MergedBlock(0, samples_seen, None, velocity)
 
     def _momentum(self, count: int) -> float:
         if self.time_constant is None:

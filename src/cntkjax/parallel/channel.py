@@ -207,7 +207,7 @@ class Hub(threading.Thread):
             peer.send(header, payload)
 
 
-class Pending:
+class BegunGathering:
     """A gathering that this worker has begun."""
 
     def __init__(self, channel: Channel, number: int) -> None:
@@ -238,15 +238,15 @@ class Channel:
         start_thread(self._beat, "cntkjax-beat")
         self._await(lambda: self._started)
 
-    def gather(self, operation: str, payload: bytes = b"") -> Pending:
+    def gather(self, operation: str, payload: bytes = b"") -> BegunGathering:
         """Send this worker's part. All workers have to gather for the same operations in the same order."""
         with self._news:
             self._begun += 1
             self._peer.send({"kind": "gather", "operation": operation}, payload)
-            return Pending(self, self._begun)
+            return BegunGathering(self, self._begun)
 
     def result(self, number: int) -> list[bytes]:
-        """The result of a gathering; see `Pending.wait`."""
+        """The result of a gathering; see `BegunGathering.wait`."""
         self._await(lambda: number in self._results)
         return self._results.pop(number)
 
@@ -341,4 +341,4 @@ def _split(payload: bytes, sizes: Sequence[int]) -> list[bytes]:
     return [payload[end - size : end] for size, end in zip(sizes, ends, strict=True)]
 
 
-__all__ = ["Channel", "Hub", "Pending", "WorkerError"]
+__all__ = ["Channel", "Hub", "BegunGathering", "WorkerError"]

@@ -24,7 +24,7 @@ _FIRST_PORT, _PORTS = 61440, 4096  # of jobs under SLURM, by the number of the j
 
 
 @dataclass(frozen=True)
-class Place:
+class Rank:
     """A process among the workers of a job.
 
     `address`: where the workers meet; worker 0 listens there. `server`: its socket, if that is open already.
@@ -38,7 +38,7 @@ class Place:
     server: socket.socket | None = None
 
 
-def discover() -> Place:
+def discover() -> Rank:
     """The place of this process.
 
     Looks for `CNTKJAX_COORDINATOR` (host:port of worker 0), `CNTKJAX_RANK` and `CNTKJAX_SIZE`, then for mpiexec and
@@ -46,7 +46,7 @@ def discover() -> Place:
     Errors: ValueError for variables that do not fit together; ImportError under mpiexec without mpi4py.
     """
     if os.environ.get(_PROCESS, str(os.getpid())) != str(os.getpid()):
-        return Place()
+        return Rank()
     if "CNTKJAX_COORDINATOR" in os.environ or "CNTKJAX_SIZE" in os.environ:
         place = _explicit()
     elif _is_set(*_OPEN_MPI):
@@ -54,7 +54,7 @@ def discover() -> Place:
     elif int(os.environ.get("SLURM_STEP_NUM_TASKS", 1)) > 1:  # of srun; sbatch and salloc start a single process
         place = _slurm()
     else:
-        place = _mpi() if _is_set(*_OTHER_MPI) else Place()
+        place = _mpi() if _is_set(*_OTHER_MPI) else Rank()
     if place.size > 1:
         os.environ[_PROCESS] = str(os.getpid())
     return place
@@ -65,7 +65,7 @@ def launched_rank() -> int:
     return next((int(os.environ[name]) for name in RANKS if name in os.environ), 0)
 
 
-def listen(place: Place) -> socket.socket:
+def listen(place: Rank) -> socket.socket:
     """The socket at which worker 0 awaits the others. Errors: OSError if the address is not free."""
     if place.server is not None:
         return place.server
@@ -76,7 +76,7 @@ def _is_set(*names: str) -> bool:
     return any(name in os.environ for name in names)
 
 
-def _explicit() -> Place:
+def _explicit() -> Rank:
     names = "CNTKJAX_COORDINATOR", "CNTKJAX_RANK", "CNTKJAX_SIZE"
     if not all(name in os.environ for name in names):
         missing = ", ".join(name for name in names if name not in os.environ)
@@ -87,7 +87,7 @@ def _explicit() -> Place:
         values = ", ".join(f"{name}={os.environ[name]!r}" for name in names)
         raise ValueError(f"{values}: give the coordinator as host:port, and a rank from 0 to size - 1")
     address = host, int(port)
-    return Place(int(rank), int(size), address, _local_rank(), _inherited(address) if rank == "0" else None)
+    return Rank(int(rank), int(size), address, _local_rank(), _inherited(address) if rank == "0" else None)
 
 
 def _inherited(address: Address) -> socket.socket | None:
@@ -101,11 +101,11 @@ def _inherited(address: Address) -> socket.socket | None:
     return None
 
 
-def _slurm() -> Place:
+def _slurm() -> Rank:
     host = first_host(os.environ["SLURM_STEP_NODELIST"])
     port = _FIRST_PORT + int(os.environ["SLURM_JOB_ID"]) % _PORTS
     size = int(os.environ["SLURM_STEP_NUM_TASKS"])
-    return Place(int(os.environ["SLURM_PROCID"]), size, (host, port), _local_rank())
+    return Rank(int(os.environ["SLURM_PROCID"]), size, (host, port), _local_rank())
 
 
 def first_host(nodes: str) -> str:
@@ -121,17 +121,17 @@ def first_host(nodes: str) -> str:
     return match[1] + (match[2] or "")
 
 
-def _mpi() -> Place:
+def _mpi() -> Rank:
     """Worker 0 chooses a free port, and MPI tells the others; nothing else travels through MPI."""
     world = _initialized_mpi().COMM_WORLD
     rank, size = world.Get_rank(), world.Get_size()
     if size == 1:
-        return Place()
+        return Rank()
     hosts = world.allgather(socket.gethostname())
     server = socket.create_server(("", 0), backlog=size) if rank == 0 else None
     host = "127.0.0.1" if len(set(hosts)) == 1 else hosts[0]
     address = world.bcast(None if server is None else (host, server.getsockname()[1]))
-    return Place(rank, size, address, hosts[:rank].count(hosts[rank]), server)
+    return Rank(rank, size, address, hosts[:rank].count(hosts[rank]), server)
 
 
 def _initialized_mpi() -> Any:
@@ -164,4 +164,4 @@ def _local_rank() -> int | None:
     return next((int(os.environ[name]) for name in _LOCAL_RANKS if name in os.environ), None)
 
 
-__all__ = ["RANKS", "Address", "Place", "discover", "finalize_mpi", "first_host", "launched_rank", "listen"]
+__all__ = ["RANKS", "Address", "Rank", "discover", "finalize_mpi", "first_host", "launched_rank", "listen"]

@@ -59,7 +59,7 @@ may then lack threads for what these devices exchange: of three threads, two dev
 Format: TypeAlias = int
 """The form of a gradient: the number of its rows, or `_DENSE`."""
 
-Gather: TypeAlias = Callable[[str, bytes], workers.Pending]
+Gather: TypeAlias = Callable[[str, bytes], workers.BegunGathering]
 """Collects the payloads of those that take part; see `workers.gather`."""
 
 

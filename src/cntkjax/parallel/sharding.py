@@ -51,7 +51,7 @@ class Whole:
 
 
 @dataclass(frozen=True)
-class Part(Whole):
+class DividedArrays(Whole):
     """The same of arrays of which they see a part. `shapes`: those of the parameters."""
 
     shapes: Sequence[tuple[int, ...]]
@@ -89,7 +89,7 @@ def on_parts(transform: optax.GradientTransformationExtraArgs) -> optax.Gradient
         gradients: Sequence[Gradient], state: Divided, values: Sequence[Array], **extra: Any
     ) -> tuple[list[Gradient], Divided]:
         own = [_part_of_rows(g) if isinstance(g, Rows) else g for g in gradients]
-        seen = Part([v.shape for v in values])
+        seen = DividedArrays([v.shape for v in values])
         updates, parts = transform.update(own, state.parts, [part(v) for v in values], seen=seen, **extra)
         return _whole(updates, gradients, values), replace(state, parts=parts)
 
@@ -173,4 +173,4 @@ def _gathering(devices: Devices, shape: tuple[int, ...]) -> Any:
     return jax.jit(devices.over(lambda own: joined(lax.all_gather(own, AXIS), shape)))
 
 
-__all__ = ["WHOLE", "Part", "Whole", "divided", "gathered", "on_parts"]
+__all__ = ["WHOLE", "DividedArrays", "Whole", "divided", "gathered", "on_parts"]

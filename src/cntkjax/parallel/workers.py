@@ -19,15 +19,15 @@ import jax
 
 from ..engine.xla.versions import option
 from . import siblings
-from .channel import Channel, Hub, Pending, WorkerError
-from .environment import Place, discover, finalize_mpi, launched_rank, listen
+from .channel import BegunGathering, Channel, Hub, WorkerError
+from .environment import Rank, discover, finalize_mpi, launched_rank, listen
 
 GRACE = 7.0  # seconds; after the 15 of silence that a stopped worker is noticed by, all end well within 30
 _NOTICE = 5.0  # seconds in which the others notice by themselves what cannot be told to them yet
 _NEWS = 1.0  # seconds after an error of this worker in which it may turn out to be due to another one
 _FOREVER = 10**7  # seconds; failures are noticed by the channel
 
-_place = Place()
+_place = Rank()
 _channel: Channel | None = None
 
 
@@ -66,7 +66,7 @@ def size() -> int:
     return _place.size
 
 
-class _Alone(Pending):
+class _Alone(BegunGathering):
     """The gathering of a single worker."""
 
     def __init__(self, payload: bytes) -> None:
@@ -77,12 +77,12 @@ class _Alone(Pending):
         return [self._payload]
 
 
-def gather(operation: str, payload: bytes = b"") -> Pending:
+def gather(operation: str, payload: bytes = b"") -> BegunGathering:
     """Begin to collect the payloads of all workers, which have to do the same operations in the same order."""
     return alone(operation, payload) if _channel is None else _channel.gather(operation, payload)
 
 
-def alone(operation: str, payload: bytes = b"") -> Pending:
+def alone(operation: str, payload: bytes = b"") -> BegunGathering:
     """As `gather`, for what the other workers do not take part in."""
     return _Alone(payload)
 
@@ -98,7 +98,7 @@ def fail(text: str) -> None:
         _channel.report(text)
 
 
-def _initialize_jax(channel: Channel, place: Place) -> None:
+def _initialize_jax(channel: Channel, place: Rank) -> None:
     """Form jax's global set of devices; worker 0 chooses the port of its coordination service."""
     with socket.socket() as probe:
         probe.bind(("", 0))
@@ -118,7 +118,7 @@ def _initialize_jax(channel: Channel, place: Place) -> None:
         jax.config.update("jax_enable_preemption_service", before)
 
 
-def _local_device(place: Place) -> int | None:
+def _local_device(place: Rank) -> int | None:
     """The accelerator of this worker, by its number; None where the environment gives it one of its own already."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     return None if visible is not None and "," not in visible else place.local_rank
@@ -189,7 +189,7 @@ def _forget() -> None:
     global _place, _channel
     if _channel is not None:
         _channel.close()
-    _place, _channel = Place(), None
+    _place, _channel = Rank(), None
 
 
-__all__ = ["Pending", "WorkerError", "alone", "barrier", "fail", "gather", "rank", "size", "start"]
+__all__ = ["BegunGathering", "WorkerError", "alone", "barrier", "fail", "gather", "rank", "size", "start"]

@@ -202,7 +202,7 @@ def _aligned(
 
 
 @dataclass(frozen=True)
-class Criterion:
+class ScoreWeights:
     """The weights of scores: all are divided by `acoustic`, those of the language model are multiplied by `language`.
 
     `penalty` is added for each edge. `risk`: the criterion is the expected number of frames in the correct state,
@@ -340,4 +340,4 @@ def _sums(
     return total, mean
 
 
-__all__ = ["NO_PATH", "Criterion", "Lattice", "Unit", "parse", "units_of"]
+__all__ = ["NO_PATH", "ScoreWeights", "Lattice", "Unit", "parse", "units_of"]

@@ -14,7 +14,7 @@ from typing import TypeVar
 import jax.numpy as jnp
 
 from .._typing import Array
-from ..engine.lower.values import Axes, Context, Value
+from ..engine.lower.values import Axes, Context, Traced
 from ..graph.shape import FREE, INFERRED
 
 T = TypeVar("T")
@@ -89,18 +89,18 @@ def per_axis(values: Sequence[T], rank: int, channel: T | None = None) -> tuple[
     return filled if channel is None else (channel, *filled[1:])
 
 
-def channels_last(ctx: Context, value: Value) -> Array:
+def channels_last(ctx: Context, value: Traced) -> Array:
     """The data of samples (C, *spatial) as [samples, *spatial, C]."""
     lead = ctx.lead(value.axes)
     data = value.data if value.channels_last else jnp.moveaxis(ctx.array(value), lead, -1)
     return data.reshape(prod(data.shape[:lead]), *data.shape[lead:])
 
 
-def value_of(ctx: Context, data: Array, like: Value, axes: Axes | None = None) -> Value:
+def value_of(ctx: Context, data: Array, like: Traced, axes: Axes | None = None) -> Traced:
     """The value of data [samples, *spatial, C] with the leading dimensions of another value."""
     lead = ctx.lead(like.axes)
     data = data.reshape(*like.data.shape[:lead], *data.shape[1:])
-    return Value(data, like.axes if axes is None else axes, channels_last=data.ndim - lead > 1)
+    return Traced(data, like.axes if axes is None else axes, channels_last=data.ndim - lead > 1)
 
 
 __all__ = ["Window", "channels_last", "per_axis", "place", "value_of"]

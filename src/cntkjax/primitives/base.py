@@ -23,7 +23,7 @@ from ..graph.variable import Variable
 
 if TYPE_CHECKING:
     from ..engine.data.sparse import Sparse
-    from ..engine.lower.values import Context, Value
+    from ..engine.lower.values import Context, Traced
 
 REQUIRED: Any = object()  # the default of an attribute that has none
 
@@ -241,7 +241,7 @@ class Primitive:
         """The computation on one sample of each operand."""
         raise TypeError(f"{self.name} has no computation")
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, *values: Any) -> Value | list[Value]:
+    def lower_packed(self, ctx: Context, attrs: Attrs, *values: Any) -> Traced | list[Traced]:
         """The computation on packed values."""
         raise TypeError(f"{self.name} has no computation")
 

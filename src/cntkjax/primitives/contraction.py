@@ -8,7 +8,7 @@ from string import ascii_letters
 import jax.numpy as jnp
 
 from .._typing import Array
-from ..engine.lower.values import Axes, Context, Value, common_axes
+from ..engine.lower.values import Axes, Context, Traced, common_axes
 from ..engine.plan.padding import PaddedOperand
 from ..graph.shape import Shape, facing
 from .base import Attrs, Primitive
@@ -42,7 +42,7 @@ class Contraction(Primitive):
         reduces_steps = all(v.reduces_steps(axes_of(attrs)) for v in operands if v.has_steps)
         return reduces_steps and any(v.padding == 0 for v in operands)
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, *operands: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, *operands: Traced) -> Traced:
         """einsum. What is one value a sequence stays so where each sequence has a row of its own."""
         axes, rank = common_axes(operands), attrs["rank"]
         if not all(_stays_as_is(ctx, v, axes) for v in operands):
@@ -55,10 +55,10 @@ class Contraction(Primitive):
         total = jnp.einsum(f"{','.join(terms)}->{output}", *arrays, preferred_element_type=wide)
         if attrs["reductionKeepDimensions"]:
             total = jnp.expand_dims(total, [ctx.lead(axes) + k for k in reduced])
-        return Value(total.astype(arrays[0].dtype), axes)
+        return Traced(total.astype(arrays[0].dtype), axes)
 
 
-def _stays_as_is(ctx: Context, v: Value, axes: Axes) -> bool:
+def _stays_as_is(ctx: Context, v: Traced, axes: Axes) -> bool:
     """True if a value need not be spread over the steps."""
     return len(v.axes) in (0, len(axes)) or ctx.layout(axes).simple
 

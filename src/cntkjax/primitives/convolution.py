@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from .._typing import Array
-from ..engine.lower.values import Context, Value
+from ..engine.lower.values import Context, Traced
 from ..engine.xla.materialize import materialized
 from ..engine.xla.platform import lowering
 from ..graph.build import Spec
@@ -198,7 +198,7 @@ class Convolution(_Convolving):
             raise self.fail(inputs, f"convolving output_shape {shape} gives {expected}, not the operand's shape")
         return shape
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, kernel: Value, x: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, kernel: Traced, x: Traced) -> Traced:
         """XLA's convolution, channels last."""
         w, data = ctx.array(kernel), channels_last(ctx, x)
         shape = (data.shape[-1], *data.shape[1:-1])
@@ -327,7 +327,7 @@ class ConvolutionSequenceShape(_Convolving):
         self.expand_options(inputs, attrs, (*x.shape[:1], INFERRED, *x.shape[1:]))
         return Spec((1,), axes=axes)
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, kernel: Value, x: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, kernel: Traced, x: Traced) -> Traced:
         """The arithmetic of `place`, on the lengths of all sequences."""
         length = ctx.layout(x.axes).length
         size, stride, dilation = (attrs[name][1] for name in ("kernelShape", "strides", "dilation"))
@@ -335,7 +335,7 @@ class ConvolutionSequenceShape(_Convolving):
         span = length - 1 if auto else length + attrs["lowerPad"][1] + attrs["upperPad"][1] - (size - 1) * dilation - 1
         count = jnp.maximum(span // stride + 1, 0)
         axes = tuple(a for a in x.axes if not a.is_sequence_axis)
-        return Value(count.astype(kernel.data.dtype)[:, None], axes)
+        return Traced(count.astype(kernel.data.dtype)[:, None], axes)
 
 
 __all__ = ["Convolution", "ConvolutionSequenceShape"]

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from jax import lax
 
-from ..engine.lower.values import Context, Value
+from ..engine.lower.values import Context, Traced
 from ..engine.plan.parts import resolve
 from ..graph.errors import ShapeError, explain
 from ..graph.function import Function
@@ -51,7 +51,7 @@ class Crop(Primitive):
                     {"input": inputs[0], "referent": inputs[1]}, "give a smaller offset or referent",
                 ))
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, referent: Value, *ancestors: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Traced, referent: Traced, *ancestors: Traced) -> Traced:
         """Two slices."""
         assert ctx.node is not None
         data, part, inputs = ctx.array(x), ctx.array(referent).shape, ctx.node.node_inputs
@@ -59,7 +59,7 @@ class Crop(Primitive):
         self._check(data.shape, part, offset, inputs)
         for axis, first in zip((-1, -2), offset, strict=True):
             data = lax.slice_in_dim(data, first, first + part[axis], axis=data.ndim + axis)
-        return Value(data, x.axes)
+        return Traced(data, x.axes)
 
     def offset(self, inputs: Sequence[Variable]) -> list[int]:
         """The first column and row, from the alignment of the other operands."""

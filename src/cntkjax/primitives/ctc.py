@@ -17,7 +17,7 @@ from jax import lax
 
 from .._typing import Array
 from ..engine.data.layout import Layout
-from ..engine.lower.values import Context, Value
+from ..engine.lower.values import Context, Traced
 from ..graph.build import Spec, merged_axes
 from ..graph.errors import AxisError, ShapeError, explain
 from ..graph.shape import Shape
@@ -80,7 +80,7 @@ class ForwardBackward(Primitive):
             ))
         return Spec((), axes=())
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, graph: Value, features: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, graph: Traced, features: Traced) -> Traced:
         """The forward pass of all sequences at once, in float32 at least; its gradient is the backward pass."""
         layout = ctx.layout(max(graph.axes, features.axes, key=len))
         labels, scores = (_by_sequence(ctx, layout, v) for v in (graph, features))
@@ -90,10 +90,10 @@ class ForwardBackward(Primitive):
         tokens, begins, count = _labels(labels, blank, layout.length)
         total = _log_probability(scores, tokens, begins, count, layout.length, blank, attrs["DelayConstraint"])
         loss = jnp.where(total > IMPOSSIBLE / 2, -total, NO_ALIGNMENT)
-        return Value(jnp.sum(jnp.where(layout.length > 0, loss, 0)).astype(dtype), ())
+        return Traced(jnp.sum(jnp.where(layout.length > 0, loss, 0)).astype(dtype), ())
 
 
-def _by_sequence(ctx: Context, layout: Layout, value: Value) -> Array:
+def _by_sequence(ctx: Context, layout: Layout, value: Traced) -> Array:
     """[time, sequences, tokens]; after the end of a sequence its last frame is repeated."""
     if not value.axes:
         flat = ctx.array(value).reshape(-1)

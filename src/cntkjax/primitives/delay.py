@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 
 from ..engine.lower.carry import carry_out, initial_states, states_before
-from ..engine.lower.values import Context, Value
+from ..engine.lower.values import Context, Traced
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import Spec, merged_axes
 from ..graph.errors import AxisError, explain
@@ -56,7 +56,7 @@ class Delay(Primitive):
             ))
         return Spec(shape, axes=axes)
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, initial: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Traced, initial: Traced) -> Traced:
         """A shift along time, and a selection at the ends of sequences. (In loops the scan does it.)"""
         k = attrs["offset"]
         layout = ctx.layout(x.axes)
@@ -75,12 +75,12 @@ class Delay(Primitive):
         carried_in = ctx.carried_in.get(ctx.node)
         carry_out(ctx, ctx.node, data, initial)
         if fills_first_cells and carried_in is None:
-            return Value(shifted, x.axes)
+            return Traced(shifted, x.axes)
         if initial.axes:
             state = state.reshape(*state.shape[:2], *(1,) * (data.ndim - state.ndim), *state.shape[2:])
         state = states_before(layout, carried_in, k, layout.seq, layout.position, state)
         uses_state = (distance < k).reshape(*distance.shape, *(1,) * (data.ndim - 2))
-        return Value(jnp.where(uses_state, state, shifted), x.axes)
+        return Traced(jnp.where(uses_state, state, shifted), x.axes)
 
 
 @primitive("PastValue", 37)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from .._typing import Array
 from ..engine.data.sparse import Sparse
-from ..engine.lower.values import Context, Value
+from ..engine.lower.values import Context, Traced
 from ..engine.plan.parts import resolve
 from ..graph.axis import Axis
 from ..graph.build import Spec
@@ -59,17 +59,17 @@ class EyeLike(Primitive):
             ))
         return x.shape
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Traced) -> Traced:
         """Ones at the places of the diagonal; with a batch axis the samples count the rows."""
         data = ctx.array(x)
         rows, columns = data.shape
         if not attrs["OutputSparse"]:
-            return Value(jnp.eye(rows, columns, dtype=data.dtype), x.axes)
+            return Traced(jnp.eye(rows, columns, dtype=data.dtype), x.axes)
         row = jnp.arange(rows, dtype=jnp.int32)
         column, value = jnp.minimum(row, columns - 1), (row < columns).astype(data.dtype)
         if x.axes:
-            return Value(Sparse(column[:, None], value[:, None], (columns,), data.dtype), x.axes)
-        return Value(Sparse(row * columns + column, value, (rows, columns), data.dtype), ())
+            return Traced(Sparse(column[:, None], value[:, None], (columns,), data.dtype), x.axes)
+        return Traced(Sparse(row * columns + column, value, (rows, columns), data.dtype), ())
 
 
 @primitive("OneHotOp", 68)
@@ -165,7 +165,7 @@ class Assign(Primitive):
             raise ShapeError(explain(f"{self.name}: the shapes of the operands differ", operands, "reshape the value"))
         return ref.shape
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, ref: Value, value: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, ref: Traced, value: Traced) -> Traced:
         """The value, which the leaf gets after the forward pass."""
         assert ctx.node is not None
         leaf = resolve(ctx.node.node_inputs[0])
@@ -180,4 +180,4 @@ class Assign(Primitive):
                 f"{self.name}: a value of shape {data.shape} does not fit", {"ref": leaf}, "give a value of that shape"
             ))
         ctx.update(leaf, data)
-        return Value(data, ())
+        return Traced(data, ())

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from .._typing import Array
 from ..engine.data.layout import Layout
 from ..engine.data.sparse import Sparse
-from ..engine.lower.values import Context, Value
+from ..engine.lower.values import Context, Traced
 from ..graph.axis import BATCH
 from ..graph.errors import AxisError, explain
 from ..graph.function import Function
@@ -32,7 +32,7 @@ class SequenceSoftmax(Primitive):
     name = "Sequence::Softmax"
     packed = True
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Traced) -> Traced:
         """A softmax along the time axis of the grid, or by segments of its cells."""
         if ctx.step is not None and ctx.sequence_axis(x.axes) == ctx.step.axis:
             assert ctx.node is not None
@@ -41,7 +41,7 @@ class SequenceSoftmax(Primitive):
                 {"operand": ctx.node.node_inputs[0]},
                 "take the softmax outside of the loop, or let only delayed values close the loop",
             ))
-        return Value(_softmax(ctx.array(x), ctx.layout(x.axes)), x.axes)
+        return Traced(_softmax(ctx.array(x), ctx.layout(x.axes)), x.axes)
 
 
 @jax.custom_vjp
@@ -78,7 +78,7 @@ class SequenceFirst(Primitive):
     name = "Sequence::First"
     packed = True
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, mark: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Traced, mark: Traced) -> Traced:
         """A slice of the grid if each row begins with a sequence, otherwise a gather of cells; sparse data stay so."""
         layout = ctx.layout(x.axes)
         step = 0 if layout.origin is None else first_step(layout, (ctx.array(mark) > 0) & layout.mask)
@@ -94,20 +94,20 @@ class SequenceLast(Primitive):
     name = "Sequence::Last"
     packed = True
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Traced) -> Traced:
         """A slice of the grid where all sequences end together, otherwise a gather of cells."""
         layout = ctx.layout(x.axes)
         return _at(ctx, x, -1 if layout.simple and layout.full else layout.length - 1)
 
 
-def _at(ctx: Context, x: Value, step: int | Array) -> Value:
+def _at(ctx: Context, x: Traced, step: int | Array) -> Traced:
     """One step of each sequence; of -1 the last one of the grid."""
     layout, data = ctx.layout(x.axes), _data_of(ctx, x)
     is_last = isinstance(step, int) and step < 0
-    return Value(jax.tree.map(lambda d: d[-1] if is_last else layout.at(d, step), data), (BATCH,))
+    return Traced(jax.tree.map(lambda d: d[-1] if is_last else layout.at(d, step), data), (BATCH,))
 
 
-def _data_of(ctx: Context, x: Value) -> Array | Sparse:
+def _data_of(ctx: Context, x: Traced) -> Array | Sparse:
     """Sparse data unchanged, dense data in the order of the sample shape."""
     return x.data if x.is_sparse else ctx.array(x)
 
@@ -125,7 +125,7 @@ class GridSlice(type(GatherPacked)):  # type: ignore[misc]
         """None: the steps are known, whatever the condition."""
         return None
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, source: Value, index: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, source: Traced, index: Traced) -> Traced:
         """Sequences keep their rows and first cells; the cells after their ends hold whatever was there."""
         old, new = ctx.layout(source.axes), ctx.layout(index.axes)
         # The first steps of pieces that continue sequences are elsewhere; data fed along the new axis are packed alone.
@@ -141,7 +141,7 @@ class GridSlice(type(GatherPacked)):  # type: ignore[misc]
             rest = d[begin : begin + steps]
             return jnp.concatenate([rest, jnp.broadcast_to(d[-1:], (steps - rest.shape[0], *d.shape[1:]))])
 
-        return Value(jax.tree.map(sliced, _data_of(ctx, source)), index.axes)
+        return Traced(jax.tree.map(sliced, _data_of(ctx, source)), index.axes)
 
 
 class LocalResponseNormalization(Primitive):
@@ -154,7 +154,7 @@ class LocalResponseNormalization(Primitive):
     name = "LocalResponseNormalization"
     packed = True
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, kernel: Value, bias: Value, beta: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Traced, kernel: Traced, bias: Traced, beta: Traced) -> Traced:
         """In the order of axes that the data have."""
         data = x.data if x.channels_last else ctx.array(x)
         axis = data.ndim - 1 if x.channels_last else ctx.lead(x.axes)
@@ -162,7 +162,7 @@ class LocalResponseNormalization(Primitive):
         squares = padded(data * data, axis, window, 0)
         base = bias.data + kernel.data.reshape(-1)[0] * total(squares, axis, window, squares.shape[axis])
         power = jnp.exp(-beta.data * ELEMENTWISE["Log"].lower({}, base))
-        return Value(data * power, x.axes, channels_last=x.channels_last)
+        return Traced(data * power, x.axes, channels_last=x.channels_last)
 
 
 SEQUENCE_SOFTMAX, SEQUENCE_FIRST, SEQUENCE_LAST = SequenceSoftmax(), SequenceFirst(), SequenceLast()

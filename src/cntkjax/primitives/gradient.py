@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from .._typing import Array
 from ..engine.lower.lower import execute_after
-from ..engine.lower.values import Context, Value
+from ..engine.lower.values import Context, Traced
 from ..engine.plan.parts import Loop, resolve
 from ..engine.plan.plan import Plan
 from ..engine.run.context import sum_over_samples
@@ -40,7 +40,7 @@ class Gradient(Primitive):
         """The shapes of the operands after the first."""
         return [Spec(v.shape, v.dtype, v.dynamic_axes, needs_gradient=inputs[0].needs_gradient) for v in inputs[1:]]
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, *values: Value) -> list[Value]:
+    def lower_packed(self, ctx: Context, attrs: Attrs, *values: Traced) -> list[Traced]:
         """Lower the graph between the operands again, as a function of all but the first, and differentiate it."""
         node, env = ctx.node, ctx.env
         assert node is not None and env is not None
@@ -57,10 +57,10 @@ class Gradient(Primitive):
             return sum_over_samples(inner, values[loss])
 
         gradients = dict(zip(operands, jax.grad(summed)([x.data for x in operands.values()]), strict=True))
-        return [Value(_fill_padding(ctx, operands[v], gradients[v]), operands[v].axes) for v in wrt]
+        return [Traced(_fill_padding(ctx, operands[v], gradients[v]), operands[v].axes) for v in wrt]
 
 
-def _check(ctx: Context, node: Function, plan: Plan, wrt: Sequence[Variable], env: dict[Variable, Value]) -> None:
+def _check(ctx: Context, node: Function, plan: Plan, wrt: Sequence[Variable], env: dict[Variable, Traced]) -> None:
     looped = [v for part in plan.parts if isinstance(part, Loop) for v in wrt if v in part.all_outputs]
     sparse = [v for v in wrt if v in env and env[v].is_sparse]
     in_loop = node.node_outputs if ctx.step is not None else []
@@ -73,7 +73,7 @@ def _check(ctx: Context, node: Function, plan: Plan, wrt: Sequence[Variable], en
             raise ValueError(explain(f"gradient: {v!r} {reason}", {"variable": v}, fix))
 
 
-def _fill_padding(ctx: Context, value: Value, gradient: Array) -> Array:
+def _fill_padding(ctx: Context, value: Traced, gradient: Array) -> Array:
     """The gradient with that of the first sample in the padding, which has to hold valid data."""
     if not ctx.has_padding(value.axes):
         return gradient

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._typing import Array
-from ..engine.lower.values import Context, Value, common_axes
+from ..engine.lower.values import Context, Traced, common_axes
 from ..engine.xla.versions import double_precision
 from ..graph.build import Spec, make_node, merged_axes
 from ..graph.errors import ShapeError, explain
@@ -108,7 +108,7 @@ class JaxCall(Primitive):
             new_state = jax.tree.leaves(state)
         return list(results) if isinstance(results, (list, tuple)) else [results], new_state
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, *values: Value) -> list[Value]:
+    def lower_packed(self, ctx: Context, attrs: Attrs, *values: Traced) -> list[Traced]:
         """Call the function on flattened sequences, and record the updates of its state."""
         operands = values[self.leading :]
         axes = common_axes(operands)
@@ -125,7 +125,7 @@ class JaxCall(Primitive):
             assert ctx.node is not None
             for leaf, value in zip(ctx.node.node_inputs[self.trained : self.leading], new_state, strict=False):
                 ctx.update(leaf, jnp.asarray(value, leaf.dtype))  # type: ignore[arg-type]
-        return [Value(r.reshape(*shape, *r.shape[1:]) if lead == 2 else r, axes) for r in results]
+        return [Traced(r.reshape(*shape, *r.shape[1:]) if lead == 2 else r, axes) for r in results]
 
 
 __all__ = ["JaxCall"]

@@ -15,14 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._typing import AnyArray, Array
-from ..engine.lower.values import Context, Value
+from ..engine.lower.values import Context, Traced
 from ..engine.run.python_callbacks import callback
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import Spec, merged_axes
 from ..graph.errors import AxisError, ShapeError, explain
 from ..graph.shape import broadcast
 from ..graph.variable import Variable
-from ._lattices import Criterion, parse, units_of
+from ._lattices import ScoreWeights, parse, units_of
 from .base import Attrs, Bool, Float, Primitive, String, primitive
 
 
@@ -64,7 +64,7 @@ class LatticeSequenceWithSoftmax(Primitive):
             ))
         return Spec((), axes=())
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, *values: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, *values: Traced) -> Traced:
         """A callback for the value, or for the value and the errors of states, which are the gradient.
 
         Errors: RuntimeError for other types than float32, for alignment with the reference, and for damaged lattices.
@@ -100,7 +100,7 @@ class LatticeSequenceWithSoftmax(Primitive):
 
         run.defvjp(forward, backward)
         value = run(*flat[:2], jax.lax.stop_gradient(flat[2]), lattice, where, ctx.batch.count)
-        return Value(value, ())
+        return Traced(value, ())
 
 
 def _evaluated(
@@ -115,7 +115,7 @@ def _evaluated(
     """The sum over the sequences of a minibatch; with errors also those of all states, and a mask of their frames."""
     paths = (attrs[name] for name in ("SymListPath", "PhonePath", "StateListPath", "TransProbPath"))
     units = units_of(*paths)
-    criterion = Criterion(
+    criterion = ScoreWeights(
         attrs["SeqGammarAMF"], attrs["SeqGammarLMF"], attrs["SeqGammarWordPen"], attrs["SeqGammarUsesMBR"]
     )
     labels, likelihood, lattice = map(np.asarray, (labels, likelihood, lattice))

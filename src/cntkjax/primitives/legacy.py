@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from .._typing import Array
-from ..engine.lower.values import Context, Value
+from ..engine.lower.values import Context, Traced
 from ..engine.plan.padding import PaddedOperand
 from .base import Attrs, primitive
 from .elementwise import Elementwise
@@ -53,10 +53,10 @@ class LogSoftmax(OverAllAxes):
 class _Sum(WholeMinibatch):
     """The sum over all samples of one number for each."""
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, *values: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, *values: Traced) -> Traced:
         """The sum, without padding."""
         rows, mask = self.samples(ctx, *values)
-        return Value(jnp.sum(jnp.where(mask, self.sample(*rows), 0)), ())
+        return Traced(jnp.sum(jnp.where(mask, self.sample(*rows), 0)), ())
 
     @staticmethod
     def sample(*rows: Array) -> Array:

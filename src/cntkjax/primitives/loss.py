@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from .._typing import Array
-from ..engine.lower.values import Axes, Context, Value
+from ..engine.lower.values import Axes, Context, Traced
 from ..graph.build import Spec, merged_axes
 from ..graph.errors import ShapeError, explain
 from ..graph.shape import Shape, broadcast
@@ -43,7 +43,7 @@ class WholeMinibatch(Primitive):
         return Spec((), axes=())
 
     @staticmethod
-    def samples(ctx: Context, *values: Value) -> tuple[list[Array], Array]:
+    def samples(ctx: Context, *values: Traced) -> tuple[list[Array], Array]:
         """The values as [cells, elements], and a mask of the cells that hold samples, [cells]."""
         axes = max((v.axes for v in values), key=len)
         lead = ctx.lead(axes)
@@ -106,7 +106,7 @@ class CosDistanceWithNegativeSamples(Primitive):
             raise ValueError(f"{self.name}: the number of negative samples is {int(negatives)}; give one from 0 on")
         return Spec((int(negatives) + 1,), axes=merged_axes(self.name, inputs[:2]))
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, y: Value, shift: Value, n: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Traced, y: Traced, shift: Traced, n: Traced) -> Traced:
         """Cosines with shifted samples, without padding."""
         assert ctx.node is not None
         (xs, ys), mask = WholeMinibatch.samples(ctx, x, y)
@@ -117,7 +117,7 @@ class CosDistanceWithNegativeSamples(Primitive):
         others = [ys[order[(first + k) % count]] for k in range(ctx.node.node_outputs[0].shape[0] - 1)]
         cosines = jnp.stack([_cosine(xs, other) for other in (ys, *others)], -1)
         axes = max(x.axes, y.axes, key=len)
-        return Value(cosines.reshape(*ctx.mask(axes).shape, -1), axes)
+        return Traced(cosines.reshape(*ctx.mask(axes).shape, -1), axes)
 
 
 @primitive("Logistic", 48)
@@ -132,17 +132,17 @@ class Logistic(WholeMinibatch):
         _same_shape(self.name, inputs)
         return super().outputs(inputs, attrs)
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, p: Value, label: Value, *weight: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, p: Traced, label: Traced, *weight: Traced) -> Traced:
         """The sum, scaled."""
         (probability, target, *w), mask = self.samples(ctx, p, label, *weight)
         likelihood = target * probability + (1 - target) * (1 - probability)
         loss = -ELEMENTWISE["Log"].lower({}, likelihood)
         if not w:
-            return Value(jnp.sum(jnp.where(mask[:, None], loss, 0)), ())
+            return Traced(jnp.sum(jnp.where(mask[:, None], loss, 0)), ())
         weights = jnp.where(mask[:, None], jnp.broadcast_to(w[0], loss.shape), 0)
         total = jnp.sum(jnp.where(mask[:, None], loss, 0) * weights)
         scaled = total * (jnp.sum(mask) * loss.shape[-1] / jnp.sum(weights)).astype(total.dtype)
-        return Value(total + lax.stop_gradient(scaled - total), ())
+        return Traced(total + lax.stop_gradient(scaled - total), ())
 
 
 @primitive("ClassificationError", 36)
@@ -152,7 +152,7 @@ class ClassificationError(WholeMinibatch):
     Operands: output, label (one-hot, otherwise the largest element is the label), n.
     """
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, output: Value, label: Value, *n: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, output: Traced, label: Traced, *n: Traced) -> Traced:
         """Compare the ranks of the labels with n."""
         (x, one_hot), mask = self.samples(ctx, output, label)
         target = jnp.argmax(one_hot, -1)[:, None]
@@ -160,7 +160,7 @@ class ClassificationError(WholeMinibatch):
         is_before = jnp.arange(x.shape[-1]) < target
         rank = jnp.sum((x > score) | ((x == score) & is_before), -1)
         best = ctx.array(n[0]).astype(rank.dtype) if n else 1
-        return Value(jnp.sum(mask & (rank >= best)).astype(x.dtype), ())
+        return Traced(jnp.sum(mask & (rank >= best)).astype(x.dtype), ())
 
 
 # ---- ranking
@@ -191,11 +191,11 @@ class Ranking(WholeMinibatch):
             ))
         return Spec((), axes=())
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, output: Value, gain: Value, group: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, output: Traced, gain: Traced, group: Traced) -> Traced:
         """The measure of all samples."""
         (score, *columns), mask = self.samples(ctx, output, gain, group)
         items = *(column[:, 0] for column in (score, *columns)), mask
-        return Value(self.measure(*items), ())
+        return Traced(self.measure(*items), ())
 
     def measure(self, score: Array, gain: Array, group: Array, mask: Array) -> Array:
         """The measure of all items: [n] each -> a number."""
@@ -275,18 +275,18 @@ class EditDistanceError(WholeMinibatch):
         _same_shape(self.name, inputs)
         return Spec((), axes=())
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, a: Value, b: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, a: Traced, b: Traced) -> Traced:
         """Dynamic programming on all sequences at once."""
         (first, first_lengths), (second, lengths) = (self._tokens(ctx, v, max(a.axes, b.axes, key=len)) for v in (a, b))
         (left, m), (right, n) = self._filtered(first, first_lengths, attrs), self._filtered(second, lengths, attrs)
         edits = jnp.sum(jnp.where(first_lengths + lengths > 0, self._edits(left, m, right, n, attrs), 0))
-        return Value((edits * (jnp.sum(lengths) / jnp.sum(n))).astype(ctx.array(a).dtype), ())
+        return Traced((edits * (jnp.sum(lengths) / jnp.sum(n))).astype(ctx.array(a).dtype), ())
 
     @staticmethod
-    def _tokens(ctx: Context, value: Value, axes: Axes) -> tuple[Array, Array]:
+    def _tokens(ctx: Context, value: Traced, axes: Axes) -> tuple[Array, Array]:
         """The tokens [sequences, time] and the lengths of a value, broadcast over `axes` if it is no sequence."""
         if ctx.sequence_axis(value.axes) is None:
-            value = ctx.to_axes(value, axes) if value.axes else Value(
+            value = ctx.to_axes(value, axes) if value.axes else Traced(
                 jnp.broadcast_to(ctx.array(value), (*ctx.mask(axes).shape, *value.data.shape)), axes
             )
         data, lead = ctx.array(value), ctx.lead(value.axes)

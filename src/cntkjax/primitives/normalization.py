@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from .._typing import Array
-from ..engine.lower.values import Context, Value
+from ..engine.lower.values import Context, Traced
 from ..engine.plan.parts import resolve
 from ..engine.xla.platform import lowering
 from ..graph.build import Spec
@@ -72,7 +72,7 @@ class BatchNormalization(Primitive):
                 ))
         return Spec(x.shape, axes=x.dynamic_axes)
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, *others: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Traced, *others: Traced) -> Traced:
         """Normalize over all axes but the last; a sample without dynamic axes counts as a minibatch."""
         scale, bias, mean, variance = (ctx.array(v).reshape(-1) for v in others[:4])
         plain = None if attrs["spatial"] else ctx.array(x)
@@ -88,10 +88,10 @@ class BatchNormalization(Primitive):
             factor = scale * lax.rsqrt(variance + epsilon)
             result = data * factor + (bias - mean * factor)
         result = result.astype(x.data.dtype)
-        return value_of(ctx, result, x) if plain is None else Value(result.reshape(plain.shape), x.axes)
+        return value_of(ctx, result, x) if plain is None else Traced(result.reshape(plain.shape), x.axes)
 
 
-def _weights(ctx: Context, x: Value, data: Array) -> Array | None:
+def _weights(ctx: Context, x: Traced, data: Array) -> Array | None:
     """1 for samples and 0 for padding, of a shape that broadcasts with the data; None if there is no padding."""
     if not ctx.has_padding(x.axes):
         return None
@@ -99,7 +99,7 @@ def _weights(ctx: Context, x: Value, data: Array) -> Array | None:
 
 
 def _update_running(
-    ctx: Context, attrs: Attrs, x: Value, cells: int, running: Sequence[Value], mean: Array, variance: Array
+    ctx: Context, attrs: Attrs, x: Traced, cells: int, running: Sequence[Traced], mean: Array, variance: Array
 ) -> None:
     """Move the running statistics toward those of the minibatch; each sample has `cells` values per channel."""
     assert ctx.node is not None

@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 
 from .._typing import Array
-from ..engine.lower.values import Context, Value
+from ..engine.lower.values import Context, Traced
 from ..engine.xla.platform import lowering
 from ..graph.build import Spec
 from ..graph.errors import ShapeError, explain
@@ -103,7 +103,7 @@ class Pooling(Primitive):
         except ValueError as e:
             raise _fail(self.name, e, x) from None
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Traced) -> Traced:
         """Of data with channels last."""
         return value_of(ctx, _pooled(channels_last(ctx, x), attrs), x)
 
@@ -120,7 +120,7 @@ class RectifiedPooling(Primitive):
     name = "RectifiedPooling"
     packed = True
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Traced) -> Traced:
         """The gradient of relu comes after the maxima instead of before them."""
         return value_of(ctx, _where_positive(_pooled(_unmasked_relu(channels_last(ctx, x)), attrs)), x)
 
@@ -227,7 +227,7 @@ class Unpooling(Primitive):
             ))
         return Spec(pooled.shape, axes=max(x.dynamic_axes, pooled.dynamic_axes, key=len))
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, pooled: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Traced, pooled: Traced) -> Traced:
         """One strided update for each cell of the window, the cells of the last windows last."""
         axes = max(x.axes, pooled.axes, key=len)
         x, pooled = (ctx.to_axes(v, axes) for v in (x, pooled))
@@ -235,7 +235,7 @@ class Unpooling(Primitive):
             values, source = ctx.array(x), ctx.array(pooled)
             windows = windows_of(attrs, attrs["unpoolingWindowShape"], source.shape[ctx.lead(axes):])
             if _are_adjacent(windows, source.shape[ctx.lead(axes):]):
-                return Value(_into_cells(values, source, windows), axes)
+                return Traced(_into_cells(values, source, windows), axes)
         values, source = channels_last(ctx, x), channels_last(ctx, pooled)
         shape = (source.shape[-1], *source.shape[1:-1])
         windows = windows_of(attrs, attrs["unpoolingWindowShape"], shape)

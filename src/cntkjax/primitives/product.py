@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from .._typing import Array
 from ..engine.data.sparse import Sparse, dense
-from ..engine.lower.values import Context, Value, common_axes
+from ..engine.lower.values import Context, Traced, common_axes
 from ..engine.plan.padding import ANYTHING, PaddedOperand
 from ..graph.axis import BATCH
 from ..graph.build import Spec, merged_axes
@@ -149,7 +149,7 @@ class _TimesOverSequence(type(Times)):  # type: ignore[misc]
             ))
         return Spec(shape, axes=(BATCH,))
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, left: Value, right: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, left: Traced, right: Traced) -> Traced:
         """One product for each sequence, over its steps and the inner axes at once."""
         axes = common_axes([left, right])
         layout = ctx.layout(axes)
@@ -165,7 +165,7 @@ class _TimesOverSequence(type(Times)):  # type: ignore[misc]
         inner = factors[1].ndim - 2 - attrs["outputRank"]
         contracted = [0, *range(factors[0].ndim - 1 - inner, factors[0].ndim - 1)], list(range(inner + 1))
         product = jax.vmap(lambda a, b: jnp.tensordot(a, b, axes=contracted), in_axes=1)(*factors)
-        return Value(product, (BATCH,))
+        return Traced(product, (BATCH,))
 
 
 _over_sequence = _TimesOverSequence()

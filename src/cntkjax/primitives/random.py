@@ -18,7 +18,7 @@ import numpy as np
 
 from .._typing import AnyArray, Array
 from ..engine.data.sparse import Sparse
-from ..engine.lower.values import Context, Value
+from ..engine.lower.values import Context, Traced
 from ..graph.build import Spec
 from ..graph.errors import ShapeError, explain
 from ..graph.function import Function
@@ -81,21 +81,21 @@ class RandomDistribution(Primitive):
         numbers = _STREAMS[kind](*arguments, generator, number)[:size(shape)]
         return numbers.astype(dtype).reshape(shape), number
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, *like: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, *like: Traced) -> Traced:
         """The numbers drawn on the host, or else samples for each cell, or each element with a key of its own."""
         drawn = ctx.drawn()
         if drawn is not None:
-            return Value(drawn, ())
+            return Traced(drawn, ())
         draw = partial(_DISTRIBUTIONS[attrs["randomDistributionType"]], *attrs["randomDistributionArgs"])
         if like:
             data, axes = ctx.array(like[0]), like[0].axes
             shape = data.shape[ctx.lead(axes) :]
-            return Value(ctx.draw(axes, lambda key: draw(key, shape, data.dtype)), axes)
+            return Traced(ctx.draw(axes, lambda key: draw(key, shape, data.dtype)), axes)
         shape, dtype = attrs["newShape"], attrs["newDataType"]
         key, offset = ctx.stream()
         indices = offset + jnp.arange(size(shape), dtype=jnp.uint32)
         numbers = jax.vmap(lambda index: draw(jax.random.fold_in(key, index), (), dtype))(indices)
-        return Value(numbers.reshape(shape), ())
+        return Traced(numbers.reshape(shape), ())
 
 
 @primitive("Dropout", 15)
@@ -112,7 +112,7 @@ class Dropout(Primitive):
         """The shape of the operand."""
         return inputs[0].shape
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Traced) -> Traced:
         """The operand with a random mask in training, otherwise unchanged."""
         rate = attrs["dropoutRate"]
         if not ctx.training or rate == 0:
@@ -182,7 +182,7 @@ class RandomSample(Sampling):
         self.check(weights, attrs)
         return (attrs["numSamples"], int(np.prod(weights.shape)))
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, weights: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, weights: Traced) -> Traced:
         """The classes drawn on the host, or else: without duplicates, those with the largest log + Gumbel noise."""
         data, k = ctx.array(weights), attrs["numSamples"]
         lead = data.shape[: ctx.lead(weights.axes)]
@@ -198,7 +198,7 @@ class RandomSample(Sampling):
             noise = ctx.draw(weights.axes, lambda key: jax.random.gumbel(key, (n,), data.dtype))
             classes = jax.lax.top_k(jnp.log(data) + noise, k)[1]
         indices = classes.astype(jnp.int32) + n * jnp.arange(k, dtype=jnp.int32)
-        return Value(Sparse(indices, jnp.ones(indices.shape, data.dtype), (k, n), data.dtype), weights.axes)
+        return Traced(Sparse(indices, jnp.ones(indices.shape, data.dtype), (k, n), data.dtype), weights.axes)
 
 
 def _wide(dtype: np.dtype) -> np.dtype:
@@ -260,13 +260,13 @@ class RandomSampleInclusionFrequency(Sampling):
         used = sum(_different(attrs["numSamples"], draw)[1] for _ in range(_TRIALS))
         return np.array(used / _TRIALS, weights.dtype), used
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, weights: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, weights: Traced) -> Traced:
         """The expected counts."""
         lead = ctx.lead(weights.axes)
         expected = partial(_expected, attrs["numSamples"], attrs["allowDuplicates"], ctx.drawn())
         for _ in range(lead):
             expected = jax.vmap(expected)
-        return Value(expected(ctx.array(weights)), weights.axes)
+        return Traced(expected(ctx.array(weights)), weights.axes)
 
 
 _TRIALS = 10

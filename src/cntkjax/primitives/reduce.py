@@ -15,7 +15,7 @@ from jax import lax
 
 from .._typing import Array
 from ..engine.data.layout import Layout
-from ..engine.lower.values import Axes, Context, Value
+from ..engine.lower.values import Axes, Context, Traced
 from ..engine.plan.padding import ANYTHING, FAR, PaddedOperand
 from ..engine.xla.materialize import materialized, stores_values
 from ..engine.xla.platform import lowering
@@ -307,7 +307,7 @@ class ReduceElements(Primitive):
                 "reduce an operand that depends on an input, or only along static axes",
             ))
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Traced) -> Traced:
         """The reduction, padding left out."""
         data, lead = ctx.array(x), ctx.lead(x.axes)
         static = _static_dimensions(axes_of(attrs), lead, data.ndim)
@@ -350,7 +350,7 @@ class _DynamicReduction:
     axes: Axes
 
 
-def _dynamic_reduction(ctx: Context, axes: Sequence[Axis], x: Value) -> _DynamicReduction:
+def _dynamic_reduction(ctx: Context, axes: Sequence[Axis], x: Traced) -> _DynamicReduction:
     if {ALL_AXES, BATCH} & set(axes):
         dimensions = range(ctx.lead(x.axes))
         if not ctx.has_padding(x.axes):
@@ -369,10 +369,10 @@ def _static_dimensions(axes: Sequence[Axis], lead: int, ndim: int) -> Sequence[i
     return [ndim + a.static_axis_index() for a in axes if a.is_static_axis]
 
 
-def _squeezed(attrs: Attrs, y: Array, dynamic: _DynamicReduction, dimensions: tuple[int, ...]) -> Value:
+def _squeezed(attrs: Attrs, y: Array, dynamic: _DynamicReduction, dimensions: tuple[int, ...]) -> Traced:
     """The result without the dimensions that vanish."""
     keep = attrs["reductionKeepDimensions"] and not {ALL_AXES, ALL_STATIC} & set(axes_of(attrs))
-    return Value(jnp.squeeze(y, axis=tuple(dynamic.dimensions) if keep else dimensions), dynamic.axes)
+    return Traced(jnp.squeeze(y, axis=tuple(dynamic.dimensions) if keep else dimensions), dynamic.axes)
 
 
 def axes_of(attrs: Attrs) -> list[Axis]:
@@ -404,15 +404,15 @@ class OverAllAxes(Primitive):
             attrs["axis"] = stored(self.name, attrs["axis"], x)
         return x.shape
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Traced) -> Traced:
         """Along the axis, or samples flattened; a value without samples along its last axis, as in CNTK."""
         axis, data = attrs.get("axis", ALL_STATIC), ctx.array(x)
         if axis.is_static_axis:
-            return Value(self.along(data, axis.static_axis_index()), x.axes)
+            return Traced(self.along(data, axis.static_axis_index()), x.axes)
         assert ctx.node is not None
         last = data.ndim if not self.cache_key(ctx.node) else ctx.lead(x.axes) + 1
         flat = data.reshape(*data.shape[: last - 1], -1)
-        return Value(self.along(flat, -1).reshape(data.shape), x.axes)
+        return Traced(self.along(flat, -1).reshape(data.shape), x.axes)
 
     def along(self, x: Array, axis: int) -> Array:
         """The computation along one axis."""

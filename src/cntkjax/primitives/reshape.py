@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from .._typing import Array
 from ..engine.data.layout import Batch
 from ..engine.data.sparse import Sparse
-from ..engine.lower.values import Context, Value
+from ..engine.lower.values import Context, Traced
 from ..engine.plan.padding import PaddedOperand
 from ..graph.axis import BATCH, END_STATIC, Axis
 from ..graph.build import Spec
@@ -201,9 +201,9 @@ class UnpackBatchAxis(Primitive):
             ))
         return Spec((FREE, *x.shape), axes=())
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Traced) -> Traced:
         """The same data."""
-        return Value(ctx.array(x) if x.axes else ctx.array(x)[None], ())
+        return Traced(ctx.array(x) if x.axes else ctx.array(x)[None], ())
 
 
 @primitive("ToBatchAxis", 80)
@@ -233,9 +233,9 @@ class ToBatchAxis(Primitive):
             ))
         return Spec(x.shape[1:], axes=(BATCH,))
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Traced) -> Traced:
         """The same data."""
         data = ctx.array(x)
         if ctx.batch is None:
             ctx.batch = Batch(jnp.asarray(len(data), jnp.int32), len(data), full=True)
-        return Value(data, (BATCH,))
+        return Traced(data, (BATCH,))

@@ -12,7 +12,7 @@ from jax import lax
 
 from .._typing import AnyArray, Array
 from ..engine.lower.scans import scan, unrolled_steps
-from ..engine.lower.values import Context, Value
+from ..engine.lower.values import Context, Traced
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.errors import AxisError, ShapeError, explain
 from ..graph.shape import Shape, is_known, size
@@ -87,7 +87,7 @@ class OptimizedRNNStack(Primitive):
                 ))
         return (hidden * (1 + attrs["bidirectional"]),)
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, weights: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Traced, weights: Traced) -> Traced:
         """For each layer W x of all steps at once, then a scan for each direction."""
         layout = ctx.layout(x.axes)
         data = ctx.array(x).reshape(layout.time, layout.rows, -1)
@@ -103,7 +103,7 @@ class OptimizedRNNStack(Primitive):
                 begins = (layout.remaining if backwards else layout.position) == 0 if selects else None
                 outputs.append(_layer(R, gates, c, begins, attrs["recurrentOp"], bool(backwards), unroll))
             data = jnp.concatenate(outputs, -1)
-        return Value(data, x.axes)
+        return Traced(data, x.axes)
 
 
 def _parts(attrs: Attrs, inputs: int) -> list[tuple[Shape, ...]]:

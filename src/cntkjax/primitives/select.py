@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from .._typing import Array
-from ..engine.lower.values import Context, Value, common_axes
+from ..engine.lower.values import Context, Traced, common_axes
 from ..graph.axis import END_STATIC, NEW_LEADING, Axis
 from ..graph.build import Spec
 from ..graph.errors import AxisError, ShapeError, explain
@@ -145,7 +145,7 @@ class Splice(Primitive):
         size = FREE if FREE in sizes else INFERRED if INFERRED in sizes else sum(sizes)
         return (*rest[: rank + index], size, *rest[rank + index + 1 :])
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, *operands: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, *operands: Traced) -> Traced:
         """A concatenation; channels stay last if they are last in all operands."""
         axes = common_axes(operands)
         lead = ctx.lead(axes)
@@ -162,7 +162,7 @@ class Splice(Primitive):
         ]
         common = jnp.broadcast_shapes(*[(*d.shape[:at], 1, *d.shape[at + 1 :]) for d in data])
         data = [jnp.broadcast_to(d, (*common[:at], d.shape[at], *common[at + 1 :])) for d in data]
-        return Value(jnp.concatenate(data, axis=at), axes, channels_last=last)
+        return Traced(jnp.concatenate(data, axis=at), axes, channels_last=last)
 
 
 @primitive("Pad", 83)

@@ -19,7 +19,7 @@ from jax import lax
 
 from .._typing import Array, PyTree
 from ..engine.data.layout import Layout
-from ..engine.lower.values import Axes, Context, Value
+from ..engine.lower.values import Axes, Context, Traced
 from ..engine.plan.padding import PaddedOperand
 from ..engine.plan.parts import resolve
 from ..graph.axis import BATCH, UNKNOWN_AXES, Axis
@@ -61,7 +61,7 @@ def _cells(layout: Layout, seq: Array, step: Array) -> Array:
     return (layout.start[seq] + step) * layout.rows + layout.row[seq]
 
 
-def _to_sequence_axis(ctx: Context, x: Value, axes: Axes) -> Value:
+def _to_sequence_axis(ctx: Context, x: Traced, axes: Axes) -> Traced:
     """A value along another sequence axis, step by step; one value a sequence is spread over the steps."""
     if ctx.sequence_axis(x.axes) is None:
         return ctx.to_axes(x, axes)
@@ -69,7 +69,7 @@ def _to_sequence_axis(ctx: Context, x: Value, axes: Axes) -> Value:
         return x
     target = ctx.layout(axes)
     cells = _cells(ctx.layout(x.axes), target.seq, target.position)
-    return Value(jax.tree.map(lambda d: d[cells], _flat(x.data)), axes)
+    return Traced(jax.tree.map(lambda d: d[cells], _flat(x.data)), axes)
 
 
 @primitive("Where", 13)
@@ -138,7 +138,7 @@ class Where(Primitive):
             return steps
         return max(1, min(steps, scale * layout.time + attrs.get("newSequenceAxisLengthAdditiveFactor", 0)))
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, condition: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, condition: Traced) -> Traced:
         """Numbers of steps, counted within their sequences."""
         assert ctx.node is not None
         old = ctx.layout(condition.axes)
@@ -148,7 +148,7 @@ class Where(Primitive):
         counts = jnp.where(old.mask, counts.reshape(old.time, old.rows), jnp.zeros((), dtype))
         time = lax.broadcasted_iota(jnp.int32, counts.shape, 0)
         if len(axes) == 1:
-            return Value(first_step(old, counts > 0).astype(dtype), axes)
+            return Traced(first_step(old, counts > 0).astype(dtype), axes)
         before, after = _counted(old, counts)
         growth = self.growth(ctx.node)
         length = jnp.where(old.length > 0, after.reshape(-1)[old.cell(old.length - 1)], 0)
@@ -166,7 +166,7 @@ class Where(Primitive):
         marks = jnp.full(new.time * new.rows, -1, jnp.int32).at[cell.reshape(-1)].set(time.reshape(-1), mode="drop")
         source = lax.cummax(marks.reshape(new.time, new.rows), axis=0)
         numbers = jnp.clip(source - base[new.seq], 0, jnp.maximum(old.length[new.seq] - 1, 0))
-        return Value(numbers.astype(dtype), axes)
+        return Traced(numbers.astype(dtype), axes)
 
 
 def first_step(layout: Layout, condition: Array) -> Array:
@@ -220,16 +220,16 @@ class PackedIndex(Primitive):
         source, steps = inputs
         return Spec(_shape_beside(steps, source), axes=steps.dynamic_axes, dtype=steps.dtype)
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, source: Value, steps: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, source: Traced, steps: Traced) -> Traced:
         """Flat indices of cells."""
         if len(source.axes) < 2:
             assert ctx.batch is not None
             sequences = jnp.arange(ctx.batch.size) if len(steps.axes) == 1 else ctx.layout(steps.axes).seq
-            return Value(sequences, steps.axes)
+            return Traced(sequences, steps.axes)
         layout, step = ctx.layout(source.axes), ctx.array(steps).astype(jnp.int32)
         if len(steps.axes) == 1:
-            return Value(layout.cell(step), steps.axes)
-        return Value(_cells(layout, ctx.layout(steps.axes).seq, step), steps.axes)
+            return Traced(layout.cell(step), steps.axes)
+        return Traced(_cells(layout, ctx.layout(steps.axes).seq, step), steps.axes)
 
 
 @primitive("GatherPacked", 29)
@@ -253,19 +253,19 @@ class GatherPacked(Primitive):
         source, index = inputs
         return Spec(_shape_beside(source, index), axes=index.dynamic_axes, dtype=source.dtype)
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, source: Value, index: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, source: Traced, index: Traced) -> Traced:
         """A gather of cells; sparse samples stay sparse."""
         data = source.data if source.is_sparse else ctx.array(source)
         if not source.axes:
-            return Value(jnp.broadcast_to(data, (*index.data.shape, *data.shape)), index.axes)
+            return Traced(jnp.broadcast_to(data, (*index.data.shape, *data.shape)), index.axes)
         cells = _flat(data) if len(source.axes) > 1 else data
         assert ctx.node is not None
         if len(source.axes) > 1 and not source.is_sparse and _is_one_to_one(ctx.node.node_inputs[1]):
             size = cells.shape[0]
             inverse = _inverse(jnp.where(ctx.mask(index.axes), index.data, size), size)
             permuted = _permuted_cells(cells, index.data.reshape(-1), inverse)
-            return Value(permuted.reshape(*index.data.shape, *permuted.shape[1:]), index.axes)
-        return Value(jax.tree.map(lambda d: d[index.data], cells), index.axes)
+            return Traced(permuted.reshape(*index.data.shape, *permuted.shape[1:]), index.axes)
+        return Traced(jax.tree.map(lambda d: d[index.data], cells), index.axes)
 
 
 def _is_one_to_one(index: Variable) -> bool:
@@ -322,7 +322,7 @@ class ScatterPacked(Primitive):
             ))
         return Spec(_shape_beside(source, index, condition), axes=condition.dynamic_axes, dtype=source.dtype)
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, source: Value, index: Value, condition: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, source: Traced, index: Traced, condition: Traced) -> Traced:
         """A scatter of cells."""
         layout = ctx.layout(condition.axes)
         data = ctx.array(source)
@@ -338,7 +338,7 @@ class ScatterPacked(Primitive):
             scattered = _permuted_cells(source_cells, _inverse(cells, size), cells)
         else:
             scattered = jnp.zeros((size, *shape), data.dtype).at[cells].add(source_cells, mode="drop")
-        return Value(scattered.reshape(layout.time, layout.rows, *shape), condition.axes)
+        return Traced(scattered.reshape(layout.time, layout.rows, *shape), condition.axes)
 
 
 @primitive("ReconcileDynamicAxis", 50)
@@ -369,16 +369,16 @@ class ReconcileDynamicAxis(Primitive):
             ))
         return Spec(_shape_beside(x, like), axes=like.dynamic_axes)
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, like: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Traced, like: Traced) -> Traced:
         """A broadcast, or a gather of cells."""
         axes = like.axes
         if not x.axes:
             data = ctx.array(x)
             lead = jax.tree.leaves(like.data)[0].shape[: ctx.lead(axes)]
-            return Value(jnp.broadcast_to(data, (*lead, *data.shape)), axes)
+            return Traced(jnp.broadcast_to(data, (*lead, *data.shape)), axes)
         x = ctx.canonical(x)
         if len(axes) == 1:
-            return Value(ctx.layout(x.axes).at(x.data, 0), axes) if len(x.axes) > 1 else x
+            return Traced(ctx.layout(x.axes).at(x.data, 0), axes) if len(x.axes) > 1 else x
         return _to_sequence_axis(ctx, x, axes)
 
 
@@ -410,7 +410,7 @@ class UnpackSequenceOp(Primitive):
         steps = UNKNOWN_SHAPE if is_unknown(x.shape) else (FREE, *x.shape)
         return [Spec(steps, axes=axes), Spec((FREE,), axes=axes, needs_gradient=False)][:n]
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value) -> list[Value]:
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Traced) -> list[Traced]:
         """The grid transposed where each row holds one sequence, otherwise a gather of cells."""
         layout, data = ctx.layout(x.axes), ctx.array(x)
         steps = jnp.arange(layout.time)
@@ -423,7 +423,7 @@ class UnpackSequenceOp(Primitive):
             padding = jnp.asarray(attrs["sequenceUnpackPaddingValue"], data.dtype)
             data = jnp.where(mask.reshape(*mask.shape, *(1,) * (data.ndim - 2)), data, padding)
         outputs = [data, mask.astype(data.dtype)]
-        return [Value(d, (BATCH,)) for d in outputs[: 1 if attrs["sequenceUnpackSuppressMaskOutput"] else 2]]
+        return [Traced(d, (BATCH,)) for d in outputs[: 1 if attrs["sequenceUnpackSuppressMaskOutput"] else 2]]
 
 
 def _without_steps(op: str, x: Variable) -> Shape:
@@ -481,7 +481,7 @@ class ToSequenceOp(Primitive):
         attrs["newDynamicAxes"] = [axis, BATCH]
         return Spec(shape, axes=(BATCH, axis), dtype=x.dtype)
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, *lengths: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Traced, *lengths: Traced) -> Traced:
         """One sequence in each row of the grid, unless data along the new axis are fed, which are packed already."""
         assert ctx.node is not None and ctx.batch is not None
         axes, data = ctx.node.node_outputs[0].dynamic_axes, ctx.array(x)
@@ -494,7 +494,7 @@ class ToSequenceOp(Primitive):
             length = jnp.where(ctx.batch.mask, length, 0)
         full = ctx.batch.full and not lengths
         new = Layout(row, jnp.zeros_like(row), length, time, rows, simple=True, full=full)
-        return Value(_packed(ctx.layouts.setdefault(axes[1], new), data), axes)
+        return Traced(_packed(ctx.layouts.setdefault(axes[1], new), data), axes)
 
 
 @primitive("ToSequenceLikeOp", 71)
@@ -517,9 +517,9 @@ class ToSequenceLikeOp(Primitive):
         shape = _without_steps(self.name, x)
         return Spec(shape, axes=like.dynamic_axes, dtype=x.dtype)
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, x: Value, like: Value) -> Value:
+    def lower_packed(self, ctx: Context, attrs: Attrs, x: Traced, like: Traced) -> Traced:
         """The steps put into the cells of the grid."""
-        return Value(_packed(ctx.layout(like.axes), ctx.array(x)), like.axes)
+        return Traced(_packed(ctx.layout(like.axes), ctx.array(x)), like.axes)
 
 
 def _packed(layout: Layout, data: Array) -> Array:

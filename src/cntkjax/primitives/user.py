@@ -15,7 +15,7 @@ import numpy as np
 
 from .._typing import AnyArray, Array, DTypeLike
 from ..engine.data.ragged import Ragged
-from ..engine.lower.values import Axes, Context, Value
+from ..engine.lower.values import Axes, Context, Traced
 from ..engine.plan.parts import resolve
 from ..engine.run.python_callbacks import OutputResized, call_once, callback
 from ..graph.build import Spec
@@ -95,7 +95,7 @@ class UserDefined(Primitive):
         """The user's function with other operands."""
         return self.function.copied(inputs)
 
-    def lower_packed(self, ctx: Context, attrs: Attrs, *values: Value) -> list[Value]:
+    def lower_packed(self, ctx: Context, attrs: Attrs, *values: Traced) -> list[Traced]:
         """Two callbacks; the forward one returns a number that identifies the state for the backward one."""
         outputs = self.function.node_outputs
         data = [ctx.array(v) for v in values]
@@ -119,7 +119,7 @@ class UserDefined(Primitive):
         flows = any(call.needed) and any(v.needs_gradient for v in outputs)
         arrays = run(data if flows else jax.lax.stop_gradient(data), where)
         stopped = [d if v.needs_gradient else jax.lax.stop_gradient(d) for d, v in zip(arrays, outputs, strict=True)]
-        return [Value(d, v.dynamic_axes) for d, v in zip(stopped, outputs, strict=True)]
+        return [Traced(d, v.dynamic_axes) for d, v in zip(stopped, outputs, strict=True)]
 
     def forward_on_host(self, feeds: Sequence[Feed], keep: bool) -> tuple[object, list[Feed]]:
         """The state, and the outputs as feeds, from feeds of the operands, with any number of samples."""

@@ -12,10 +12,10 @@ from ..ops.functions import Function
 from ..train._sources import Criterion, Data, Inputs
 from ..variables import Variable
 from ._criteria import criteria_of
-from ._run import Run
-from ._text import ConfigError, Source, inherited
+from ._run import BlockRun
+from ._text import ConfigError, ConfigText, inherited
 from .history import History
-from .settings import Settings, as_arguments, definitions, in_text, is_key, on_command_line
+from .settings import BlockSettings, as_arguments, definitions, in_text, is_key, on_command_line
 
 
 class SGD:
@@ -34,7 +34,7 @@ class SGD:
     """
 
     def __init__(self, **block: Any) -> None:
-        self.settings = Settings(as_arguments(block))
+        self.settings = BlockSettings(as_arguments(block))
 
     @classmethod
     def parse(cls, text: str, **overrides: Any) -> SGD:
@@ -46,8 +46,8 @@ class SGD:
         >>> SGD.parse("N = 64; train = [ SGD = [ minibatchSize = $N$ * 2; maxEpochs = 3 ] ]")["maxEpochs"]
         3
         """
-        source = Source("", text)
-        return cls._of(Settings(in_text(source), as_arguments(overrides), around=inherited(source)))
+        source = ConfigText("", text)
+        return cls._of(BlockSettings(in_text(source), as_arguments(overrides), around=inherited(source)))
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], overrides: Mapping[str, str] = {}) -> SGD:
@@ -57,7 +57,7 @@ class SGD:
         """
         try:
             with open(path, encoding="utf-8-sig") as file:
-                source = Source(os.fspath(path), file.read())
+                source = ConfigText(os.fspath(path), file.read())
         except UnicodeDecodeError as error:
             raise ConfigError(f"{os.fspath(path)} is no text in UTF-8: {error.reason} in byte {error.start}; save it "
                               "as UTF-8") from error
@@ -65,10 +65,10 @@ class SGD:
             on_command_line(name, value) for name, value in overrides.items()
             if is_key(name) or f"${name}$".lower() not in source.text.lower()
         ]
-        return cls._of(Settings(in_text(source), keys, definitions(overrides), inherited(source)))
+        return cls._of(BlockSettings(in_text(source), keys, definitions(overrides), inherited(source)))
 
     @classmethod
-    def _of(cls, settings: Settings) -> SGD:
+    def _of(cls, settings: BlockSettings) -> SGD:
         block = cls.__new__(cls)
         block.settings = settings
         return block
@@ -130,6 +130,6 @@ class SGD:
         >>> [round(epoch.loss, 2) for epoch in block.train(loss, (ones, 3 * ones), progress_writers=[])]
         [8.31, 4.22]
         """
-        run = Run(self.settings, criterion, source, model_inputs_to_streams, cv_source, progress_writers, model)
+        run = BlockRun(self.settings, criterion, source, model_inputs_to_streams, cv_source, progress_writers, model)
         return run.train()
 

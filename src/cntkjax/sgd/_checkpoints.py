@@ -12,7 +12,7 @@ from typing import Self
 from ..formats import checkpoint
 from ..ops.functions import Function
 from ..parallel import workers
-from ..train._sources import Reader
+from ..train._sources import SessionSource
 from ..train.trainer import Trainer
 from ._workers import broadcast
 from .history import History
@@ -70,7 +70,7 @@ class Checkpoints:
         last = max((int(m[1]) for name in names if (m := numbered.fullmatch(name))), default=0)
         return broadcast("the last checkpoint", last)
 
-    def resume(self, trainer: Trainer, source: Reader) -> History:
+    def resume(self, trainer: Trainer, source: SessionSource) -> History:
         """Restore the last checkpoint, if there is one; returns the history up to it.
 
         Errors: those of ``Trainer.restore_from_checkpoint``; ValueError if no run of an SGD block wrote it.
@@ -78,7 +78,7 @@ class Checkpoints:
         epoch = self.last_epoch()
         return self.restore(epoch, trainer, source) if epoch else History()
 
-    def restore(self, epoch: int, trainer: Trainer, source: Reader) -> History:
+    def restore(self, epoch: int, trainer: Trainer, source: SessionSource) -> History:
         """Return to the checkpoint of an epoch; returns the history up to it. Errors: those of `resume`."""
         state = trainer.restore_from_checkpoint(self.file(epoch))
         if _HISTORY not in state:
@@ -86,7 +86,7 @@ class Checkpoints:
         source.restore_from_checkpoint(state[_SOURCE])
         return History.from_text(state[_HISTORY])
 
-    def save(self, trainer: Trainer, source: Reader, history: History, needed: int) -> None:
+    def save(self, trainer: Trainer, source: SessionSource, history: History, needed: int) -> None:
         """Write the checkpoint of the last epoch; then remove the states of those before the last `needed`."""
         epoch = len(history)
         state = {_SOURCE: source.get_checkpoint_state(), _HISTORY: history.to_text()}

@@ -12,7 +12,7 @@ from ..ops.functions import Function
 from ..train._sources import Criterion, Inputs
 from ._text import ConfigError
 from .keys import nearest
-from .settings import Settings
+from .settings import BlockSettings
 
 LOSSES = (
     "CrossEntropyWithSoftmax", "BinaryCrossEntropy", "Logistic", "SquaredError", "CosineDistance", "LambdaRank",
@@ -21,7 +21,7 @@ LOSSES = (
 METRICS = ("ClassificationError", "EditDistanceError", "NDCG1Eval", "NDCG")
 
 
-def named_criteria(criterion: Criterion, settings: Settings) -> tuple[Any, list[Any]]:
+def named_criteria(criterion: Criterion, settings: BlockSettings) -> tuple[Any, list[Any]]:
     """The loss and the metrics of a criterion, or its nodes that the block names.
 
     Errors: ConfigError if there is no node of such a name; ValueError for a function of more than two outputs.
@@ -40,7 +40,7 @@ def named_criteria(criterion: Criterion, settings: Settings) -> tuple[Any, list[
     return loss, metrics
 
 
-def criteria_of(model: Function, settings: Settings) -> list[Any]:
+def criteria_of(model: Function, settings: BlockSettings) -> list[Any]:
     """The loss and the metrics of a model: the nodes that the block names, or else those of their kind.
 
     Errors: ConfigError if the loss is not clear.

@@ -33,7 +33,7 @@ FUNCTIONS: Mapping[str, Callable[..., float]] = {
 
 
 @dataclass(frozen=True)
-class Scope:
+class Names:
     """What names in values stand for: `names` of numbers, and `references` of the user, before those of the text.
 
     `number_of` gives the value of a key of the block; KeyError for other names.
@@ -60,7 +60,7 @@ class _Token(NamedTuple):
     at: int
 
 
-def parse_value(key: Key, raw: Raw, scope: Scope) -> Value:
+def parse_value(key: Key, raw: Raw, scope: Names) -> Value:
     """The value of a key.
 
     Errors: ConfigError for one of another type, or out of its range.
@@ -85,11 +85,11 @@ def _is_allowed(key: Key, value: float) -> bool:
 # ---- texts
 
 
-def _text(key: Key, raw: Raw, scope: Scope) -> str:
+def _text(key: Key, raw: Raw, scope: Names) -> str:
     return expand(raw, scope)
 
 
-def expand(raw: Raw, scope: Scope, depth: int = 0) -> str:
+def expand(raw: Raw, scope: Names, depth: int = 0) -> str:
     """A text without its quotes, and with the values of ``$name$`` in it."""
     if depth > DEPTH:
         raise ConfigError(f"{raw.place()}: the definition of {raw.text!r} refers to itself; write it out")
@@ -105,7 +105,7 @@ def expand(raw: Raw, scope: Scope, depth: int = 0) -> str:
     return _REFERENCE.sub(value, text)
 
 
-def _choice(key: Key, raw: Raw, scope: Scope) -> str:
+def _choice(key: Key, raw: Raw, scope: Names) -> str:
     text = expand(raw, scope)
     for choice in key.choices:
         if choice.lower() == text.lower():
@@ -114,7 +114,7 @@ def _choice(key: Key, raw: Raw, scope: Scope) -> str:
     raise ConfigError(f"{raw.place()}: {key.name} = {raw.text}: " + (f"did you mean {guess}" if guess else "unknown"))
 
 
-def _flag(key: Key, raw: Raw, scope: Scope) -> bool:
+def _flag(key: Key, raw: Raw, scope: Names) -> bool:
     text = expand(raw, scope).lower()
     if text not in ("true", "false"):
         raise ConfigError(f"{raw.place()}: {key.name} = {raw.text} is neither")
@@ -124,11 +124,11 @@ def _flag(key: Key, raw: Raw, scope: Scope) -> bool:
 # ---- numbers
 
 
-def _number(key: Key, raw: Raw, scope: Scope) -> float:
+def _number(key: Key, raw: Raw, scope: Names) -> float:
     return _whole(_Expression(raw, scope).number(), key, raw)
 
 
-def _schedule(key: Key, raw: Raw, scope: Scope) -> Schedule:
+def _schedule(key: Key, raw: Raw, scope: Names) -> Schedule:
     entries = _Expression(raw, scope).schedule()
     return Schedule(tuple((count, _whole(value, key, raw)) for count, value in entries))
 
@@ -144,7 +144,7 @@ def _whole(value: float, key: Key, raw: Raw) -> float:
 class _Expression:
     """A recursive-descent parser that computes: sums of products of powers, with names and functions."""
 
-    def __init__(self, raw: Raw, scope: Scope, depth: int = 0) -> None:
+    def __init__(self, raw: Raw, scope: Names, depth: int = 0) -> None:
         self._raw, self._scope, self._depth, self._at = raw, scope, depth, 0
         if depth > DEPTH:
             raise ConfigError(f"{raw.place()}: the definition of {raw.text!r} refers to itself; write it out")
@@ -308,7 +308,7 @@ class _Expression:
             raise self._error(f"{name!r} is no number", token.at) from None
 
 
-_parsers: Mapping[Kind, Callable[[Key, Raw, Scope], Value]] = {
+_parsers: Mapping[Kind, Callable[[Key, Raw, Names], Value]] = {
     Kind.TEXT: _text, Kind.CHOICE: _choice, Kind.FLAG: _flag, Kind.INTEGER: _number, Kind.NUMBER: _number,
     Kind.INTEGERS: _schedule, Kind.NUMBERS: _schedule,
 }

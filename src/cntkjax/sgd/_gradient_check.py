@@ -8,13 +8,13 @@ import numpy as np
 
 from ..graph.variable import set_value, value_of
 from ..ops.functions import Function
-from ..train._sources import Inputs, Reader, next_minibatch
+from ..train._sources import Inputs, SessionSource, next_minibatch
 
 ELEMENTS = 5  # of each parameter
 STEP = 1e-4  # relative to the larger of 1 and the element
 
 
-def check_gradients(loss: Function, source: Reader, inputs: Inputs, size: int, figures: int) -> None:
+def check_gradients(loss: Function, source: SessionSource, inputs: Inputs, size: int, figures: int) -> None:
     """Compare gradients of some elements of each parameter with central differences, on the next minibatch.
 
     Errors: RuntimeError if an element differs in the first `figures` significant digits.

@@ -25,13 +25,13 @@ from ..parallel import workers
 from ..train.distributed import block_momentum_distributed_learner, data_parallel_distributed_learner
 from ..train.trainer import Trainer
 from ..variables import Parameter
-from .settings import Settings
+from .settings import BlockSettings
 
 Factors: TypeAlias = Mapping[Any, float]  # of learning rates, by parameters
 
 
 def learners_of(
-    settings: Settings, loss: Function, epoch_size: Callable[[], int], factors: Factors
+    settings: BlockSettings, loss: Function, epoch_size: Callable[[], int], factors: Factors
 ) -> list[Learner]:
     """Learners of all parameters of the loss: one for those with the same factor and the same regularization.
 
@@ -58,7 +58,7 @@ def normalization_parameters(loss: Function) -> set[Any]:
     return {resolve(v) for node in normalizations if not node.is_block for v in node.node_inputs[1:3]}
 
 
-def _learner(settings: Settings, parameters: list[Parameter], is_regularized: bool) -> Learner:
+def _learner(settings: BlockSettings, parameters: list[Parameter], is_regularized: bool) -> Learner:
     rates = settings.rates
     rate = learning_parameter_schedule_per_sample(1.0 if rates is None else rates.at(0))
     momentum = momentum_schedule_per_sample(momentum_per_sample(settings.momentum.at(0)))
@@ -108,7 +108,7 @@ def set_momentum(trainer: Trainer, constant: float, steps: int | None = None) ->
         )
 
 
-def _distributed(settings: Settings, learner: Learner, epoch_size: Callable[[], int]) -> Learner:
+def _distributed(settings: BlockSettings, learner: Learner, epoch_size: Callable[[], int]) -> Learner:
     """The learner as parallelTrain says."""
     method = settings["parallelizationMethod"]
     if method == "none":
@@ -134,7 +134,7 @@ def _exchanged_bits(bits: int) -> int:
     return next((exchanged for exchanged in (1, 16) if bits <= exchanged), 32)
 
 
-def _samples_before(settings: Settings, epoch_size: Callable[[], int]) -> int:
+def _samples_before(settings: BlockSettings, epoch_size: Callable[[], int]) -> int:
     """The number of samples before parallelizationStartEpoch."""
     epochs = settings["parallelizationStartEpoch"] - 1
     return int(epochs * epoch_size()) if epochs else 0

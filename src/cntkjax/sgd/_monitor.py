@@ -8,13 +8,13 @@ from typing import Self
 from ..debugging import profiler
 from ..parallel import workers
 from ._meter import Meter
-from .settings import Settings
+from .settings import BlockSettings
 
 
 class Monitor:
     """Records a profile of the first minibatches (numMBsToCUDAProfile), and prints the speed (syncPerfStats)."""
 
-    def __init__(self, settings: Settings, meter: Meter, is_first: bool) -> None:
+    def __init__(self, settings: BlockSettings, meter: Meter, is_first: bool) -> None:
         self._profiled = settings["numMBsToCUDAProfile"] if is_first and workers.rank() == 0 else 0
         self._folder = f"{settings['modelPath'] or 'sgd'}.profile"
         self._frequency = settings["syncPerfStats"] if settings["parallelizationMethod"] != "none" else 0

@@ -11,7 +11,7 @@ import numpy as np
 from ..device import DeviceDescriptor
 from ..io import MinibatchData, MinibatchSource, StreamInformation
 from ..parallel import workers
-from ..train._sources import Inputs, Reader, read
+from ..train._sources import Inputs, SessionSource, read
 from ..variables import Variable
 
 
@@ -38,7 +38,7 @@ def counts_labels(loss: Variable, inputs: Inputs) -> bool:
     return any(len(v.dynamic_axes) > 1 and v.dynamic_axes != loss.dynamic_axes for v in inputs)
 
 
-def shared(source: Any) -> Reader:
+def shared(source: Any) -> SessionSource:
     """The source, or where several workers would each read other chunks of files, one that they share."""
     is_file = isinstance(source, MinibatchSource) and not source.truncation_length
     return Shares(source) if is_file and workers.size() > 1 else source
@@ -47,7 +47,7 @@ def shared(source: Any) -> Reader:
 class _Around:
     """A reader around another one."""
 
-    def __init__(self, source: Reader) -> None:
+    def __init__(self, source: SessionSource) -> None:
         self._source = source
 
     def is_infinite(self) -> bool:
@@ -69,7 +69,7 @@ class StepCounter(_Around):
     `sums`: whether the minibatches of all workers are one.
     """
 
-    def __init__(self, source: Reader, inputs: Inputs, on_read: Callable[[int], object], sums: bool) -> None:
+    def __init__(self, source: SessionSource, inputs: Inputs, on_read: Callable[[int], object], sums: bool) -> None:
         super().__init__(source)
         self._on_read, self._sums = on_read, sums
         self._names = {stream.name for stream in inputs.values()}

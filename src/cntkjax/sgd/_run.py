@@ -32,10 +32,10 @@ from ._session import Session
 from ._text import ConfigError
 from ._trials import Trials
 from .history import Epoch, History
-from .settings import Settings
+from .settings import BlockSettings
 
 
-class Run:
+class BlockRun:
     """One training. For the arguments see `SGD.train`. What can be checked before it runs is checked here.
 
     `validate`: returns loss and metrics on validation data, in minibatches of a size; otherwise `cv_source` has them.
@@ -45,8 +45,8 @@ class Run:
     """
 
     def __init__(
-        self, settings: Settings, criterion: Criterion, source: Data, inputs: Inputs | None, cv_source: Data | None,
-        writers: ProgressWriter | Sequence[ProgressWriter] | None, model: Function | None,
+        self, settings: BlockSettings, criterion: Criterion, source: Data, inputs: Inputs | None,
+        cv_source: Data | None, writers: ProgressWriter | Sequence[ProgressWriter] | None, model: Function | None,
         observer: Observer | None = None, validate: Callable[[int], Sequence[float]] | None = None,
         factors: Factors = MappingProxyType({}),
     ) -> None:
@@ -251,7 +251,7 @@ def _samples_in_sweep(source: Any) -> int:
     return samples
 
 
-def _check_truncation(settings: Settings, source: Any) -> None:
+def _check_truncation(settings: BlockSettings, source: Any) -> None:
     length = getattr(source, "truncation_length", 0)
     if settings["truncated"] and not length:
         raise ConfigError("truncated = true needs a source that cuts sequences: give MinibatchSource(..., "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..train._sources import Inputs, Reader
+from ..train._sources import Inputs, SessionSource
 from ..train.trainer import Trainer
 from ..train.training_session import DataUnit, TrainingSession
 
@@ -19,7 +19,7 @@ class Session(TrainingSession):
     """
 
     def __init__(
-        self, trainer: Trainer, source: Reader, size: int, inputs: Inputs, *, max_samples: int = UNLIMITED,
+        self, trainer: Trainer, source: SessionSource, size: int, inputs: Inputs, *, max_samples: int = UNLIMITED,
         max_sweeps: int | None = None, max_minibatches: int | None = None,
         on_start: Callable[[], object] | None = None, on_end: Callable[[], bool] | None = None,
     ) -> None:

@@ -22,7 +22,7 @@ class ConfigError(ValueError):
 
 
 @dataclass(frozen=True)
-class Source:
+class ConfigText:
     """A text and what it is: a file, or an argument of Python's or of the command line (`is_file` is False)."""
 
     name: str
@@ -85,7 +85,7 @@ class Source:
 class Raw:
     """The text of a value in its source."""
 
-    source: Source
+    source: ConfigText
     begin: int
     end: int
 
@@ -112,7 +112,7 @@ class Raw:
 
 def as_raw(value: str, name: str) -> Raw:
     """A value that was not in a file; `name` says what it is in messages."""
-    return Raw(Source(name, value, is_file=False), 0, len(value))
+    return Raw(ConfigText(name, value, is_file=False), 0, len(value))
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Assignment:
     value: Raw | None
 
 
-def sgd_block(source: Source) -> tuple[int, int]:
+def sgd_block(source: ConfigText) -> tuple[int, int]:
     """Begin and end of the SGD block in a text: what is inside its brackets, or else the whole text.
 
     Errors: ConfigError if there are several.
@@ -143,14 +143,14 @@ def sgd_block(source: Source) -> tuple[int, int]:
     return begin, closing(source, begin - 1)
 
 
-def inherited(source: Source) -> dict[str, Raw]:
+def inherited(source: ConfigText) -> dict[str, Raw]:
     """What is assigned in the blocks around the SGD block, by names in lower case; the innermost block counts."""
     begin, _ = sgd_block(source)
     around = [entry for entry in source.definitions if entry[1][0] < begin <= entry[1][1]]
     return {name: raw for name, _, raw in sorted(around, key=lambda entry: entry[1][0])}
 
 
-def assignments(source: Source, begin: int, end: int, section: tuple[str, ...] = ()) -> Iterator[Assignment]:
+def assignments(source: ConfigText, begin: int, end: int, section: tuple[str, ...] = ()) -> Iterator[Assignment]:
     """The assignments between two offsets, those in nested blocks included.
 
     Errors: ConfigError for anything else.
@@ -182,7 +182,7 @@ def assignments(source: Source, begin: int, end: int, section: tuple[str, ...] =
         at = stop
 
 
-def value_end(source: Source, begin: int, end: int | None = None) -> int:
+def value_end(source: ConfigText, begin: int, end: int | None = None) -> int:
     """Where a value ends: before a semicolon, bracket or the end of the line, unless inside parentheses."""
     depth, end = 0, len(source.text) if end is None else end
     for at in range(begin, end):
@@ -194,7 +194,7 @@ def value_end(source: Source, begin: int, end: int | None = None) -> int:
     return end
 
 
-def closing(source: Source, begin: int) -> int:
+def closing(source: ConfigText, begin: int) -> int:
     """The offset of the bracket that closes the one at `begin`.
 
     Errors: ConfigError if there is none, or another kind of bracket is closed first.

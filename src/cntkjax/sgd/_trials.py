@@ -13,7 +13,7 @@ from ..eval.evaluator import Evaluator, EvaluatorCore
 from ..graph.proxy import unwrap
 from ..io import MinibatchData
 from ..parallel import workers
-from ..train._sources import Inputs, Reader, next_minibatch, read
+from ..train._sources import Inputs, SessionSource, next_minibatch, read
 from ..train.trainer import Trainer
 from ._meter import Meter
 from ._session import Session
@@ -25,7 +25,7 @@ JOINED = 3  # minibatches that are evaluated at once, which takes the time and m
 class Replay:
     """A reader that repeats the minibatches of another one, each of which is read once."""
 
-    def __init__(self, source: Reader) -> None:
+    def __init__(self, source: SessionSource) -> None:
         self._source = source
         self._minibatches: list[Mapping[Any, MinibatchData]] = []
         self._next = 0
@@ -65,7 +65,7 @@ class Trials:
     """
 
     def __init__(
-        self, trainer: Trainer, loss: Evaluator, source: Reader, inputs: Inputs, meter: Meter,
+        self, trainer: Trainer, loss: Evaluator, source: SessionSource, inputs: Inputs, meter: Meter,
         set_rate: Callable[[float], object],
     ) -> None:
         self._set_rate = set_rate

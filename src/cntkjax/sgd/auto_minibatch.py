@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from ._trials import Trials
 from .history import Epoch
-from .settings import Settings
+from .settings import BlockSettings
 
 SHARE = 0.05  # of an epoch's samples, for the trial of each size
 _LEAST = 2  # updates in a trial: the loss after a single one says little
 
 
-def is_due(settings: Settings, epoch: int) -> bool:
+def is_due(settings: BlockSettings, epoch: int) -> bool:
     """Whether a larger size is searched before an epoch, which counts from 0.
 
     Sizes that the block lists hold first; from then on there is a search every minibatchSizeTuningFrequency epochs.
@@ -22,7 +22,7 @@ def is_due(settings: Settings, epoch: int) -> bool:
     return settings["autoAdjustMinibatch"] and since >= 0 and since % settings["minibatchSizeTuningFrequency"] == 0
 
 
-def size_before(settings: Settings, epochs: Sequence[Epoch], epoch: int) -> int:
+def size_before(settings: BlockSettings, epochs: Sequence[Epoch], epoch: int) -> int:
     """The size of an epoch if there is no search before it: that of the block, or of the epoch before."""
     listed = settings["minibatchSize"]
     if settings["autoAdjustMinibatch"] and epoch >= listed.epochs and epochs:
@@ -30,7 +30,7 @@ def size_before(settings: Settings, epochs: Sequence[Epoch], epoch: int) -> int:
     return listed.at(epoch)
 
 
-def search(trials: Trials, settings: Settings, rate: float, size: int, samples: int) -> int:
+def search(trials: Trials, settings: BlockSettings, rate: float, size: int, samples: int) -> int:
     """The largest of size, 2 size, 4 size, ... whose trial loses at most the block's margin against that of `size`.
 
     Trials are on the same samples, as many as numMiniBatch4LRSearch minibatches of this size have, at most a twentieth

@@ -9,7 +9,7 @@ import numpy as np
 
 from ._trials import JOINED, Trials
 from .history import Epoch
-from .settings import Settings
+from .settings import BlockSettings
 
 SHARE = 0.2  # of all minibatches, for trials
 LATER_SHARE = 0.02  # of an epoch's minibatches, once the best rate is known
@@ -31,7 +31,7 @@ _SPREAD = 2  # and by this many standard deviations of minibatches, where its ow
 _TOLERANCE = 0.1  # a loss by this fraction above the baseline's is sufficient
 
 
-def first_rate(settings: Settings, epoch: int, size: int) -> float:
+def first_rate(settings: BlockSettings, epoch: int, size: int) -> float:
     """The rate of an epoch as the block lists it."""
     return DEFAULT_RATE / size if settings.rates is None else settings.rates.at(epoch)
 
@@ -39,7 +39,7 @@ def first_rate(settings: Settings, epoch: int, size: int) -> float:
 # ---- adjustAfterEpoch
 
 
-def criterion_of(settings: Settings, epoch: Epoch) -> float:
+def criterion_of(settings: BlockSettings, epoch: Epoch) -> float:
     """What controls the rate: the loss or the metric, of the validation data or of the training data."""
     uses_validation = settings["useCVSetControlLRIfCVExists"] and epoch.cv_loss is not None
     loss, metric = (epoch.cv_loss, epoch.cv_metric) if uses_validation else (epoch.loss, epoch.metric)
@@ -47,7 +47,7 @@ def criterion_of(settings: Settings, epoch: Epoch) -> float:
     return math.inf if value is None or math.isnan(value) else value
 
 
-def factor_after(settings: Settings, epochs: Sequence[Epoch]) -> float:
+def factor_after(settings: BlockSettings, epochs: Sequence[Epoch]) -> float:
     """What the block's rate is multiplied by in the epoch after these."""
     if not epochs or settings["autoAdjustLR"] != "adjustAfterEpoch":
         return 1.0
@@ -62,7 +62,7 @@ def factor_after(settings: Settings, epochs: Sequence[Epoch]) -> float:
     return factor
 
 
-def improvement_after(settings: Settings, epochs: Sequence[Epoch]) -> float | None:
+def improvement_after(settings: BlockSettings, epochs: Sequence[Epoch]) -> float | None:
     """By which fraction the criterion has improved over the last interval; None if it is not yet time to look.
 
     The criteria of learnRateAdjustInterval epochs are averaged, and compared with the average of those before.
@@ -77,7 +77,7 @@ def improvement_after(settings: Settings, epochs: Sequence[Epoch]) -> float | No
     return (before - now) / abs(before) if math.isfinite(before) and before else math.inf
 
 
-def epochs_to_repeat(settings: Settings, epochs: Sequence[Epoch]) -> int:
+def epochs_to_repeat(settings: BlockSettings, epochs: Sequence[Epoch]) -> int:
     """How many of the last epochs have made the criterion worse, and are repeated with a smaller rate; 0 if none.
 
     Source: CNTK's recorded logs of PennTreebank and SLU.
@@ -91,7 +91,7 @@ def epochs_to_repeat(settings: Settings, epochs: Sequence[Epoch]) -> int:
 # ---- searchBeforeEpoch
 
 
-class _Search:
+class _RateSearch:
     """The trials of a search, by their place on a logarithmic grid around the first rate.
 
     They are compared with a trial without updates, whose loss is `start`. `held_out`: the loss of a trial is that of
@@ -171,7 +171,7 @@ def _average(values: Sequence[float]) -> float:
     return sum(values) / max(len(values), 1)
 
 
-def budget_of(settings: Settings, epoch: int, minibatches: int) -> int:
+def budget_of(settings: BlockSettings, epoch: int, minibatches: int) -> int:
     """How many of an epoch's minibatches are spent on trials before it.
 
     In all epochs together these are at most a fifth. Epochs with a sufficient rate need a fiftieth, and have no trials
@@ -184,7 +184,7 @@ def budget_of(settings: Settings, epoch: int, minibatches: int) -> int:
     return min(settings["numMiniBatch4LRSearch"], int(minibatches * share + 1e-9))
 
 
-def range_of(settings: Settings, previous: Sequence[float], first: float) -> tuple[float, float]:
+def range_of(settings: BlockSettings, previous: Sequence[float], first: float) -> tuple[float, float]:
     """The smallest and the largest of the last numPrevLearnRates rates; the first rate if there are none.
 
     The best rate is searched from the largest on, a sufficient one down to a tenth of the smallest.
@@ -194,7 +194,7 @@ def range_of(settings: Settings, previous: Sequence[float], first: float) -> tup
 
 
 def search(
-    trials: Trials, settings: Settings, epochs: Sequence[Epoch], first: float, size: int, minibatches: int
+    trials: Trials, settings: BlockSettings, epochs: Sequence[Epoch], first: float, size: int, minibatches: int
 ) -> tuple[float, list[tuple[float, float]]]:
     """The rate for the next epoch, and the (rate, loss) pairs of the trials.
 
@@ -204,14 +204,14 @@ def search(
     previous = [epoch.rate for epoch in epochs]
     low, high = range_of(settings, previous, first)
     if len(epochs) < settings["numBestSearchEpoch"] or not previous:
-        grid = _Search(trials, high, size, _length_of(budget), budget, held_out=True)
+        grid = _RateSearch(trials, high, size, _length_of(budget), budget, held_out=True)
         _find_best(grid)
         place = _cautious(grid)
     else:
         start = previous[-1] * _annealing(settings["maxEpochs"])
         if budget < _LEAST:
             return start, []
-        grid = _Search(trials, start, size, budget // 3, budget, held_out=False)
+        grid = _RateSearch(trials, start, size, budget // 3, budget, held_out=False)
         place = _find_sufficient(grid, math.log10(low / 10 / start))
     return grid.rate(place), sorted((grid.rate(p), loss) for p, loss in grid.losses.items())
 
@@ -221,7 +221,7 @@ def _length_of(budget: int) -> int:
     return max(budget // 10, min(_FEWEST, budget // 7), 1)
 
 
-def _find_best(grid: _Search) -> None:
+def _find_best(grid: _RateSearch) -> None:
     """Look for a bracket below a rate that diverges, and then halve its logarithmic width."""
     start = place = grid.limit() - _BELOW
     grid.loss(start)
@@ -239,7 +239,7 @@ def _find_best(grid: _Search) -> None:
         width /= 2
 
 
-def _cautious(grid: _Search) -> float:
+def _cautious(grid: _RateSearch) -> float:
     """The smallest place, between the best trial and its lower neighbour, whose loss falls nearly as far.
 
     Losses between trials are those of the parabola through the best one and its neighbours, or three at an end. The
@@ -258,7 +258,7 @@ def _cautious(grid: _Search) -> float:
     return float(fine[:best + 1][loss[:best + 1] <= max(limit, loss[best])][0])
 
 
-def _find_sufficient(grid: _Search, lowest: float) -> float:
+def _find_sufficient(grid: _RateSearch, lowest: float) -> float:
     """The place of the largest rate, from the first one downwards, with which the loss does not rise."""
     place = 0.0
     while not grid.is_sufficient(place) and place > lowest and grid.can_afford():

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..parallel import workers
-from ._expressions import Scope, Value, parse_value
-from ._text import Assignment, ConfigError, Raw, Source, as_raw, assignments, sgd_block
+from ._expressions import Names, Value, parse_value
+from ._text import Assignment, ConfigError, ConfigText, Raw, as_raw, assignments, sgd_block
 from .keys import BY_ID, KEYS, SECTIONS, Key, Kind, keys_within, nearest
 from .schedule import Schedule, combine, momentum_time_constant, rate_per_sample, single_precision
 
@@ -32,7 +32,7 @@ class Setting:
     origin: str
 
 
-class Settings:
+class BlockSettings:
     """The values of all keys. `overrides` precede what is `given`, and that precedes what is `around` the block.
 
     `references` are values for ``$name$``.
@@ -109,7 +109,7 @@ class Settings:
         self._settings[key.id] = Setting(key, value, origin)
         return value
 
-    def _scope(self, key: Key) -> Scope:
+    def _scope(self, key: Key) -> Names:
         raw = self._raw.get(key.id) or next(iter(self._raw.values()), None)
         precision = self._references.get("precision") or (raw.definition("precision") if raw else None)
         name = "float" if precision is None else precision.text.strip("\"' ").lower()
@@ -128,7 +128,7 @@ class Settings:
                 raise KeyError(name)
             return number
 
-        return Scope(known, self._references, number_of)
+        return Names(known, self._references, number_of)
 
     def _check(self) -> None:
         for first, second in _EXCLUSIVE:
@@ -212,7 +212,7 @@ def _time_constant(momentum: float, size: float) -> float:
 # ---- where values are given
 
 
-def in_text(source: Source) -> list[Assignment]:
+def in_text(source: ConfigText) -> list[Assignment]:
     """The assignments of the SGD block in a text. Errors: ConfigError for what is no such block."""
     return list(assignments(source, *sgd_block(source)))
 

@@ -15,7 +15,7 @@ from ..engine.lower.carry import Carried, Memory
 from ..engine.lower.rows import Rows
 from ..engine.run.handover import STATE, assign, settle
 from ..engine.train.loss_scale import LossScale
-from ..engine.train.state import Pending
+from ..engine.train.state import Accumulated
 from ..engine.train.step import StepOptions
 from ..engine.xla.background import Background
 from ..formats import checkpoint, model
@@ -45,7 +45,7 @@ class TrainerState(Protocol):
     distributed: DistributedTraining
     memory: Memory
     options: StepOptions
-    pending: Cell[Pending]
+    pending: Cell[Accumulated]
     training: Cell[Training]
     turn: AbstractContextManager[Any]
 
@@ -62,7 +62,7 @@ class TrainerState(Protocol):
         """The metric, if there is one."""
 
 
-class Writer:
+class CheckpointWriter:
     """Writes one checkpoint at a time in the background."""
 
     def __init__(self) -> None:
@@ -222,7 +222,7 @@ def _pending_record(trainer: TrainerState) -> Record:
     return record
 
 
-def _pending_of(extra: Record, trainer: TrainerState) -> tuple[Pending, bool]:
+def _pending_of(extra: Record, trainer: TrainerState) -> tuple[Accumulated, bool]:
     """The pending gradients, and whether they end a sweep; none of a trainer with other options."""
     scale = trainer.pending.value.scale
     if scale is not None and "loss_scale" in extra:
@@ -230,9 +230,9 @@ def _pending_of(extra: Record, trainer: TrainerState) -> tuple[Pending, bool]:
         scale = LossScale(np.float32(factor), np.int32(steps))
     stored = extra.get("unfinished", {})
     if not 0 < stored.get("minibatches", 0) < trainer.options.accumulate:
-        return Pending(scale=scale), False
+        return Accumulated(scale=scale), False
     gradients = [[_gradient_of(g) for g in group] for group in stored["gradients"]]
-    return Pending(gradients, stored["samples"], stored["minibatches"], scale), stored["ends_sweep"]
+    return Accumulated(gradients, stored["samples"], stored["minibatches"], scale), stored["ends_sweep"]
 
 
 def _gradient_record(gradient: Any) -> np.ndarray | Record:

@@ -21,7 +21,7 @@ from ..graph.variable import cell_of, new_value
 from ..learners._learner import LearnerCore
 from ..logging._progress_writer import LazySum
 from ..parallel import workers
-from ..parallel.block_momentum import Block, BlockMomentum
+from ..parallel.block_momentum import BlockMomentum, MergedBlock
 from ..parallel.comparison import compare
 from ..parallel.exchange import all_devices, broadcast, one_device_each, own_devices
 from ..parallel.gradients import DataParallel, GradientExchange, agree
@@ -180,7 +180,7 @@ class DistributedTraining:
         if self._exchange is not None and self._exchange.is_open:
             workers.fail(f"left an exchange of gradients that others wait for: {error!r}")
 
-    def _after_step(self, block: BlockMomentum, samples: int, samples_seen: int) -> Block:
+    def _after_step(self, block: BlockMomentum, samples: int, samples_seen: int) -> MergedBlock:
         """The block after a step on `samples` (see `agree`), with those seen before it."""
         before, counted = block.state.value, 0
         if samples_seen + samples >= block.after:

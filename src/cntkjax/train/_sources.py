@@ -16,7 +16,7 @@ Inputs = Mapping[Variable, StreamInformation]  # {argument: stream}
 Criterion = Function | Variable | Sequence[Function | Variable | None]  # the loss, or (loss, metric)
 
 
-class Reader(Protocol):
+class SessionSource(Protocol):
     """What a training session needs of a minibatch source; `MinibatchSource` and users' classes provide it.
 
     `next_minibatch` returns {stream: data} of at most about this many samples; nothing at the end of the data.
@@ -36,7 +36,7 @@ class Reader(Protocol):
         """Move to the position of a checkpoint."""
 
 
-Data: TypeAlias = "Reader | Sequence[AnyArray | list[AnyArray]]"  # data in the order of a criterion's arguments
+Data: TypeAlias = "SessionSource | Sequence[AnyArray | list[AnyArray]]"  # data in the order of a criterion's arguments
 
 
 def as_source(
@@ -73,7 +73,8 @@ def _arguments(criterion: Criterion) -> Sequence[Any]:
 
 
 def next_minibatch(
-    source: Reader, samples: int, inputs: Inputs, device: DeviceDescriptor | None = None, part: tuple[int, int] = (0, 1)
+    source: SessionSource, samples: int, inputs: Inputs, device: DeviceDescriptor | None = None,
+    part: tuple[int, int] = (0, 1),
 ) -> dict[Variable, MinibatchData]:
     """{argument: data}, empty at the end of the source. Streams are matched by name: `inputs` may be of another source.
 
@@ -94,7 +95,7 @@ def next_minibatch(
 
 
 def read(
-    source: Reader, samples: int, device: DeviceDescriptor | None = None, part: tuple[int, int] = (0, 1)
+    source: SessionSource, samples: int, device: DeviceDescriptor | None = None, part: tuple[int, int] = (0, 1)
 ) -> Mapping[Any, MinibatchData]:
     """{stream: data} of the next minibatch of any source. For the arguments see `next_minibatch`."""
     if isinstance(source, UserMinibatchSource):

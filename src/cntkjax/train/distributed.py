@@ -12,7 +12,7 @@ from ..core import NDArrayView
 from ..graph.arguments import public
 from ..graph.proxy import unwrap
 from ..learners import Learner
-from ..learners._user import Parameters
+from ..learners._user import CallableProperty
 from ..parallel import exchange, workers
 from ..parallel.block_momentum import BlockMomentum
 from ..parallel.gradients import DataParallel
@@ -116,9 +116,9 @@ class DistributedLearner(Learner):
     """
 
     @property
-    def parameters(self) -> Parameters:
+    def parameters(self) -> CallableProperty:
         """The parameters that it updates, in its order; as in CNTK they can also be called: ``parameters()``."""
-        return Parameters(self.__wrapped__.parameters)
+        return CallableProperty(self.__wrapped__.parameters)
 
     def communicator(self) -> Communicator:
         """The communicator that gradients or models are exchanged with."""

@@ -22,7 +22,7 @@ from ..engine.debug.timing import timing_table
 from ..engine.plan.plan import Plan
 from ..engine.run.handover import conclude
 from ..engine.train.loss_scale import LossScale
-from ..engine.train.state import Pending
+from ..engine.train.state import Accumulated
 from ..engine.train.step import Account, Conclusion, Outcome, Step, StepOptions, no_account
 from ..engine.train.ways import Agreement, Exchange
 from ..eval.evaluator import Arguments, Evaluator, EvaluatorCore, as_function, by_variable, dict_text, feeds
@@ -98,10 +98,10 @@ class TrainerCore(EvaluatorCore):
             learner.add_progress_writers(self.writers)
         self._steps: dict[tuple[Variable, ...], tuple[Step, Any]] = {}  # with the structure of its plan
         self.options = _options(accumulate, precision, rematerialize, self._parameter_learners)
-        self.pending = Cell(Pending(scale=LossScale.initial() if precision == "float16" else None))
+        self.pending = Cell(Accumulated(scale=LossScale.initial() if precision == "float16" else None))
         self.training = Cell(Training())
         self.distributed = DistributedTraining(self.learners, accumulate, self._describe)
-        self._checkpoint_writer: _checkpoint.Writer | None = None
+        self._checkpoint_writer: _checkpoint.CheckpointWriter | None = None
         self.nan_minibatches: list[int] = []
         self.turn: AbstractContextManager[Any] = threading.RLock()  # threads that train, save or restore take turns
 
@@ -340,7 +340,7 @@ class TrainerCore(EvaluatorCore):
                 `wait=False`, from the next call that saves, restores or waits.
         """
         with self.turn:
-            self._checkpoint_writer = self._checkpoint_writer or _checkpoint.Writer()
+            self._checkpoint_writer = self._checkpoint_writer or _checkpoint.CheckpointWriter()
         self._checkpoint_writer.write(self, os.fspath(filename), dict(external_state), wait)
 
     def wait_for_checkpoint(self) -> None:

@@ -21,7 +21,7 @@ from ..learners._schedules import Entries
 from ..parallel import workers
 from ..variables import Variable
 from ._progress import Progress
-from ._sources import Criterion, Data, Inputs, Reader, as_source, next_minibatch
+from ._sources import Criterion, Data, Inputs, SessionSource, as_source, next_minibatch
 from .trainer import Trainer, TrainerCore
 
 _SOURCE = "TrainingMinibatchSource"  # the key of the source's state in a checkpoint, as CNTK has it
@@ -230,7 +230,7 @@ class _SessionCore:
         self,
         session: TrainingSession,
         trainer: Trainer,
-        mb_source: Reader,
+        mb_source: SessionSource,
         mb_size: Sizes,
         model_inputs_to_streams: Inputs | None,
         max_samples: int | None,
@@ -400,7 +400,7 @@ class TrainingSession(_SessionCore):
     def __init__(
         self,
         trainer: Trainer,
-        mb_source: Reader,
+        mb_source: SessionSource,
         mb_size: Sizes,
         model_inputs_to_streams: Inputs | None,
         max_samples: int | None,
@@ -442,7 +442,7 @@ class TrainingSession(_SessionCore):
 @public
 def training_session(
     trainer: Trainer,
-    mb_source: Reader,
+    mb_source: SessionSource,
     mb_size: Sizes,
     model_inputs_to_streams: Inputs | None,
     progress_frequency: Frequency = None,
@@ -499,7 +499,7 @@ def _count(progress: Progress, unit: DataUnit) -> int:
     return counts[unit]
 
 
-def _ends(source: Reader | None) -> bool:
+def _ends(source: SessionSource | None) -> bool:
     return source is None or not source.is_infinite()
 
 

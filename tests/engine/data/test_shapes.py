@@ -7,7 +7,7 @@ import pytest
 
 from cntkjax.engine.data.packing import GridShape, pack
 from cntkjax.engine.data.shape_policy import ShapePolicy
-from cntkjax.engine.data.shapes import AxisTraits, Lengths, MinibatchSpace, Need, Shape
+from cntkjax.engine.data.shapes import AxisTraits, Lengths, MinibatchShape, MinibatchSpace, Need
 
 BATCHES = MinibatchSpace()
 SEQUENCES = MinibatchSpace((AxisTraits(has_loop=True),))
@@ -42,25 +42,25 @@ def shapes_of(space, needs, prices=None):
 
 def test_batches_of_one_size_run_in_one_program_without_masks():
     policy, _ = shapes_of(BATCHES, [Need(64)] * 100)
-    assert policy.ready == [Shape(64, True)]
+    assert policy.ready == [MinibatchShape(64, True)]
 
 
 def test_the_last_minibatch_of_a_sweep_runs_in_a_program_of_the_same_size_with_masks():
     policy, shapes = shapes_of(BATCHES, [*[Need(250)] * 10, Need(240), Need(130), Need(30)])
-    assert policy.ready == [Shape(250, True), Shape(250, False)]
-    assert shapes[:10] == [Shape(250, True)] * 10
+    assert policy.ready == [MinibatchShape(250, True), MinibatchShape(250, False)]
+    assert shapes[:10] == [MinibatchShape(250, True)] * 10
 
 
 def test_a_single_sample_has_a_program_of_its_own():
     policy, _ = shapes_of(BATCHES, [Need(512), Need(1)])
-    assert policy.ready == [Shape(512, True), Shape(1, True)]
+    assert policy.ready == [MinibatchShape(512, True), MinibatchShape(1, True)]
 
 
 def test_many_single_samples_after_training_in_large_batches_get_a_program_of_their_own():
     prices = FixedPrices(compilation_seconds=0.5, seconds_per_work=1e-5)
     policy, shapes = shapes_of(BATCHES, [Need(512), Need(500), *[Need(1)] * 10_000], prices)
-    assert policy.ready == [Shape(512, True), Shape(512, False), Shape(1, True)]
-    waste = 1e-5 * sum(BATCHES.work(s) - BATCHES.work(Shape(1, True)) for s in shapes[2:])
+    assert policy.ready == [MinibatchShape(512, True), MinibatchShape(512, False), MinibatchShape(1, True)]
+    waste = 1e-5 * sum(BATCHES.work(s) - BATCHES.work(MinibatchShape(1, True)) for s in shapes[2:])
     assert waste <= 0.5 * 1.1
 
 
@@ -72,7 +72,7 @@ def test_number_of_programs_grows_with_the_logarithm_of_the_size():
 
 def test_sequences_of_equal_lengths_get_a_program_without_padding():
     policy, _ = shapes_of(SEQUENCES, [need(*[20] * 32)] * 10)
-    assert policy.ready == [Shape(32, True, (GridShape(20, 32, True),))]
+    assert policy.ready == [MinibatchShape(32, True, (GridShape(20, 32, True),))]
 
 
 def test_the_first_of_varied_lengths_leaves_room():
@@ -82,14 +82,14 @@ def test_the_first_of_varied_lengths_leaves_room():
 
 def test_a_row_for_each_sequence_leaves_no_rows_empty():
     space = MinibatchSpace((AxisTraits(has_loop=False, one_per_row=True),))
-    assert space.with_room(need(20, 17, 4), []) == Shape(3, False, (GridShape(25, 3, True),))
+    assert space.with_room(need(20, 17, 4), []) == MinibatchShape(3, False, (GridShape(25, 3, True),))
 
 
 def test_a_test_pass_begins_with_the_sizes_of_training():
     seen = [need(20, 10, 5), need(30, 8), need(12, 12, 12, 9)]
     shape = SEQUENCES.with_room(need(21, 3, 12), seen)
     assert all(SEQUENCES.cost(shape, n) < np.inf for n in seen)
-    assert BATCHES.with_room(Need(64), [Need(64), Need(40)]) == Shape(64, True)
+    assert BATCHES.with_room(Need(64), [Need(64), Need(40)]) == MinibatchShape(64, True)
 
 
 def minibatches(sequences, size, sweeps, seed):

@@ -11,7 +11,7 @@ import cntkjax as C
 from cntkjax._best_effort import failures
 from cntkjax.engine.data.packing import GridShape, pack_with_more_rows
 from cntkjax.engine.data.ragged import Ragged
-from cntkjax.engine.data.shapes import AxisTraits, MinibatchSpace, Shape
+from cntkjax.engine.data.shapes import AxisTraits, MinibatchShape, MinibatchSpace
 from cntkjax.engine.run.evaluation import evaluate
 from cntkjax.engine.run.prices import FREE
 from cntkjax.engine.run.program_cache import programs
@@ -57,7 +57,7 @@ def in_shape(monkeypatch, batch, time, rows, simple):
         (sizes,) = sizes  # of the only share
         grid = GridShape(time, rows, simple)
         grids = [pack_with_more_rows(lengths, batch, grid) for lengths in sizes.lengths.values()]
-        return [Packing(Shape(batch, False, tuple(g.shape for g in grids), sizes.widths), grids)]
+        return [Packing(MinibatchShape(batch, False, tuple(g.shape for g in grids), sizes.widths), grids)]
 
     monkeypatch.setattr(ShapeChoice, "choose", choose)
 

@@ -6,7 +6,7 @@ import numpy as np
 import cntkjax as C
 from cntkjax.engine.data.layout import Batch
 from cntkjax.engine.lower.lower import execute
-from cntkjax.engine.lower.values import Context, Value
+from cntkjax.engine.lower.values import Context, Traced
 from cntkjax.engine.plan.plan import Plan
 from cntkjax.engine.train.remat import execute_in_segments
 from cntkjax.graph.variable import value_of
@@ -23,7 +23,7 @@ def residual_bytes(depth, run):
 
     def loss(data):
         ctx = Context(True, Batch(64, 64, True), {}, None)
-        env = {v: Value(value_of(v), ()) for v in plan.leaves} | {x: Value(data, x.dynamic_axes)}
+        env = {v: Traced(value_of(v), ()) for v in plan.leaves} | {x: Traced(data, x.dynamic_axes)}
         run(plan, ctx, env)
         return env[plan.outputs[0]].data.sum()
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...sgd._text import Assignment, Raw, Source, as_raw
+from ...sgd._text import Assignment, ConfigText, Raw, as_raw
 from ...sgd.keys import KEYS, SECTIONS
-from ...sgd.settings import Settings
+from ...sgd.settings import BlockSettings
 from ..configuration import Block
 from ..log import Log
 from ..source import Text
@@ -16,7 +16,7 @@ _NOT_INHERITED = ("tracelevel",)  # of the package's own messages
 _IGNORED = ("numSubminiBatches", "randomSeedOffset", "executionEngine", "maxTempMemSizeInSamples", "type")
 
 
-def settings_of(block: Block, model_path: str, log: Log, pieces: int = 0) -> Settings:
+def settings_of(block: Block, model_path: str, log: Log, pieces: int = 0) -> BlockSettings:
     """The settings of a command's SGD block.
 
     `pieces`: how many pieces of sequences a minibatch of truncated back-propagation has, each of minibatchSize; 0
@@ -40,7 +40,7 @@ def settings_of(block: Block, model_path: str, log: Log, pieces: int = 0) -> Set
             if value is not None and value.content[:1] not in ("[", "{"):
                 around[name] = raw(value)
     precision = block.get("precision")
-    return Settings(given, references={} if precision is None else {"precision": raw(precision)}, around=around)
+    return BlockSettings(given, references={} if precision is None else {"precision": raw(precision)}, around=around)
 
 
 def _assignments(block: Block, section: tuple[str, ...], log: Log) -> Iterator[Assignment]:
@@ -64,7 +64,7 @@ def raw(text: Text) -> Raw:
     """A value with its place, as the parser of SGD blocks takes it."""
     place = text.at(0).original
     content = text.without_comments().strip()
-    source = Source(f"{place.text.name}, line {place.line}", " " * (place.column - 1) + content, is_file=False)
+    source = ConfigText(f"{place.text.name}, line {place.line}", " " * (place.column - 1) + content, is_file=False)
     return Raw(source, place.column - 1, len(source.text))
 
 

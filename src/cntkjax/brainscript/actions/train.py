@@ -13,8 +13,8 @@ from ...ops import combine
 from ...parallel import workers
 from ...sgd import ConfigError, Epoch
 from ...sgd._checkpoints import Checkpoints
-from ...sgd._run import Run
-from ...sgd.settings import Settings
+from ...sgd._run import BlockRun
+from ...sgd.settings import BlockSettings
 from ..configuration import Block
 from ..log import Criterion, Log, TrainingLog
 from ..models import function_of, load_network
@@ -49,7 +49,7 @@ def train(command: Command) -> None:
         _precompute(network, command)
     nodes: Any = [network.nodes[name.name] for name in names]
     log = _EpochLog(network, block.block("cvReader"), command.log, names, settings)
-    Run(
+    BlockRun(
         settings, nodes, source, streams_of(nodes, source), None, [], function_of(network), log, log.validate,
         {network.nodes[name]: factor for name, factor in network.rates.items()},
     ).train()
@@ -59,7 +59,7 @@ class _EpochLog(TrainingLog):
     """The log of a training, and what else is done before and after each epoch."""
 
     def __init__(
-        self, network: Network, reader: Block | None, log: Log, names: list[Criterion], settings: Settings
+        self, network: Network, reader: Block | None, log: Log, names: list[Criterion], settings: BlockSettings
     ) -> None:
         super().__init__(
             log, names, settings.required("maxEpochs"), settings["epochSize"], settings["numMBsToShowResult"],
@@ -98,7 +98,7 @@ def _network(command: Command, path: str) -> tuple[Network, bool]:
     return network, Path(start).is_file()
 
 
-def _criteria(network: Network, settings: Settings) -> list[Criterion]:
+def _criteria(network: Network, settings: BlockSettings) -> list[Criterion]:
     """The node that is minimized, and those that are reported with it."""
     losses, metrics = (
         named_nodes(network, [settings[key]], key) if settings[key] else network.roles[role]

@@ -2,7 +2,7 @@
 
 A minibatch that fits the shapes of a program runs there, however much padding that takes. What that wastes is added up,
 and a better fitting program is bought once it would have saved, over the minibatches so far, what its compilation
-costs. Nothing here knows of arrays or XLA: a `Space` says what fits where, and at which cost.
+costs. Nothing here knows of arrays or XLA: a `ShapeSpace` says what fits where, and at which cost.
 
 With C for a compilation, and d_i for the least cost of minibatch i in any program that has been bought in the end:
 no shape's savings ``sum(max(0, d_i - cost_i(shape)))`` exceed C by more than those of one minibatch, since it would
@@ -36,7 +36,7 @@ _KNOWN = 4096  # sizes of which is known at once where they fit, and in which gr
 _PATIENCE = 0.05  # candidates are compared when one of them may be worth its compilation, and this much later
 
 
-class Space(Protocol[Need, Shape]):
+class ShapeSpace(Protocol[Need, Shape]):
     """What minibatches need, and the shapes that programs have."""
 
     def cost(self, shape: Shape, need: Need) -> float:
@@ -69,7 +69,7 @@ class Prices(Protocol):
 
     @property
     def seconds_per_work(self) -> float:
-        """The time that a unit of `Space.cost` takes."""
+        """The time that a unit of `ShapeSpace.cost` takes."""
         ...
 
     @property
@@ -97,7 +97,7 @@ class ShapePolicy(Generic[Need, Shape]):
     `ready`: the shapes of the programs that there are; `pending`: of those that are being compiled.
     """
 
-    def __init__(self, space: Space[Need, Shape], prices: Prices) -> None:
+    def __init__(self, space: ShapeSpace[Need, Shape], prices: Prices) -> None:
         self.space, self.prices = space, prices
         self.ready: list[Shape] = []
         self.pending: list[Shape] = []
@@ -215,4 +215,4 @@ class ShapePolicy(Generic[Need, Shape]):
         )
 
 
-__all__ = ["Prices", "ShapePolicy", "Space"]
+__all__ = ["Prices", "ShapePolicy", "ShapeSpace"]

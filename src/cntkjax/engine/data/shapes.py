@@ -56,7 +56,7 @@ class Need(NamedTuple):
         )
 
 
-class Shape(NamedTuple):
+class MinibatchShape(NamedTuple):
     """The shapes of a program. `full`: for minibatches of exactly this size, so that it has no masks."""
 
     batch: int
@@ -114,14 +114,14 @@ class MinibatchSpace:
         """Whether a row may have several sequences, along all axes."""
         return all(axis.shares_rows for axis in self.axes)
 
-    def work(self, shape: Shape) -> float:
+    def work(self, shape: MinibatchShape) -> float:
         """The cost of a minibatch, in cells."""
         cells = float(shape.batch)
         for grid, axis in zip(shape.grids, self.axes, strict=True):
             cells += grid.time * (grid.rows + axis.step_cost)
         return cells * (1 + sum(shape.widths) / ELEMENTS) * (1 if shape.full else MASK_COST)
 
-    def cost(self, shape: Shape, need: Need) -> float:
+    def cost(self, shape: MinibatchShape, need: Need) -> float:
         """As `Space.cost`."""
         if need.number > shape.batch or (need.number < shape.batch and (shape.full or self.exact_batch)):
             return inf
@@ -133,7 +133,7 @@ class MinibatchSpace:
                 return inf
         return inf if any(n > w for n, w in zip(need.widths, shape.widths, strict=True)) else self.work(shape)
 
-    def tightest(self, need: Need) -> Shape:
+    def tightest(self, need: Need) -> MinibatchShape:
         """As `Space.tightest`."""
         count = max(need.number, 1)
         grids = tuple(
@@ -141,7 +141,7 @@ class MinibatchSpace:
             for (longest, total), axis in zip(need.lengths, self.axes, strict=True)
         )
         full = all(g.simple and g.time * g.rows == total for g, (_, total) in zip(grids, need.lengths, strict=True))
-        return Shape(count, full and need.number > 0, grids, need.widths)
+        return MinibatchShape(count, full and need.number > 0, grids, need.widths)
 
     def joined(self, a: Need, b: Need) -> Need:
         """As `Space.joined`."""
@@ -158,7 +158,7 @@ class MinibatchSpace:
         )
         return Need(need.number if self.exact_batch else bucket(need.number), tuple(lengths), need.widths)
 
-    def with_room(self, need: Need, seen: Sequence[Need]) -> Shape:
+    def with_room(self, need: Need, seen: Sequence[Need]) -> MinibatchShape:
         """As `Space.with_room`: exact for the first of minibatches that may all be alike."""
         similar = [n for n in seen if n != need and self._are_similar(n, need)]
         if self.exact_batch or (need.is_uniform and (not similar or need in seen)):
@@ -185,10 +185,10 @@ class MinibatchSpace:
     def _work_of(self, need: Need) -> float:
         return self.work(self._masked(need))
 
-    def _masked(self, need: Need) -> Shape:
+    def _masked(self, need: Need) -> MinibatchShape:
         return self.tightest(need)._replace(full=False)
 
-    def candidates(self, needs: Sequence[Need]) -> Iterator[Shape]:
+    def candidates(self, needs: Sequence[Need]) -> Iterator[MinibatchShape]:
         """As `Space.candidates`: for the minibatches up to each quantile, by their cost and by each of their sizes."""
         orders: list[Callable[[Need], Any]] = [self._work_of, attrgetter("number")]
         orders += [partial(_length, axis, kind) for axis in range(len(self.axes)) for kind in Lengths._fields]
@@ -206,4 +206,4 @@ def _length(axis: int, kind: str, need: Need) -> int:
     return getattr(need.lengths[axis], kind)
 
 
-__all__ = ["AxisTraits", "Lengths", "MinibatchSpace", "Need", "Shape"]
+__all__ = ["AxisTraits", "Lengths", "MinibatchSpace", "Need", "MinibatchShape"]

@@ -25,14 +25,14 @@ from ...graph.variable import Variable
 from ..data.layout import Batch, Layout
 from ..lower.carry import Memory
 from ..lower.lower import run_part
-from ..lower.values import Context, Value
+from ..lower.values import Context, Traced
 from ..plan.parts import Loop, Part, inputs_of, nodes_of, outputs_of
 from ..plan.plan import Plan
 from ..plan.rewrite import rewritten
 from ..run import profiler
 from ..run.context import make_context, masked
 from ..run.handover import STATE, settle
-from ..run.minibatch import Feeds, Minibatch, MinibatchPacker, PackedArray, arguments_in_order
+from ..run.minibatch import Feeds, MinibatchPacker, PackedArray, PackedMinibatch, arguments_in_order
 from ..run.program_cache import RecentlyUsed
 from ..run.random_streams import RandomInputs, draw_random_state, random_inputs
 from ..run.state import leaf_arrays
@@ -101,7 +101,7 @@ class _TimedPlan:
         self.packer = MinibatchPacker(plan)
         self.parts = [_TimedPart(part, training) for part in plan.parts]
 
-    def run(self, plan: Plan, minibatch: Minibatch, streams: Streams) -> None:
+    def run(self, plan: Plan, minibatch: PackedMinibatch, streams: Streams) -> None:
         """Time all operations forward and, in training, backward; records belong to the nodes of `plan`."""
         random = random_inputs(plan, draw_random_state(plan, streams, self.training))
         inputs = _ContextInputs(self.plan, minibatch, self.packer.axes, random)
@@ -144,7 +144,9 @@ def _record_of(part: Part) -> _Record:
 class _ContextInputs:
     """What operations need besides operands: layouts, random numbers, and values from the previous minibatch."""
 
-    def __init__(self, plan: Plan, minibatch: Minibatch, axes: Sequence[Axis], random: RandomInputs | None) -> None:
+    def __init__(
+        self, plan: Plan, minibatch: PackedMinibatch, axes: Sequence[Axis], random: RandomInputs | None
+    ) -> None:
         self.plan, self.batch, self.past = plan, minibatch.batch, minibatch.past
         self.random = jax.tree.map(jnp.asarray, random)
         self.layouts = dict(zip(axes, minibatch.layouts, strict=True))
@@ -222,7 +224,7 @@ class _TimedPart:
         """The results, and layouts of sequence axes that are created."""
         known = set(ctx.layouts)
         operands = [*wrt, *(v for v in self.operands if v not in wrt)]
-        env = {v: Value(d, v.dynamic_axes) for v, d in zip(operands, [*primals, *constants], strict=True)}
+        env = {v: Traced(d, v.dynamic_axes) for v, d in zip(operands, [*primals, *constants], strict=True)}
         run_part(ctx, self.part, env)
         self._created_axes = [a for a in ctx.layouts if a not in known]
         return [ctx.array(env[v]) for v in self.results], [ctx.layouts[a] for a in self._created_axes]

@@ -22,7 +22,7 @@ from ..._typing import PyTree
 from ..xla.materialize import materialized, storing_values
 from ..xla.platform import platform
 from ..xla.work import operations
-from .inlining import Inlined, Operation
+from .inlining import Equation, Inlined
 
 REPEATED = 96
 LONGEST = 384
@@ -126,11 +126,11 @@ def boundaries(trace: Inlined) -> set[int]:
     return stored
 
 
-def _is_kernel(operation: Operation) -> bool:
+def _is_kernel(operation: Equation) -> bool:
     return len(operation.outputs) != 1 or operation.eqn.primitive.name in _KERNELS
 
 
-def _is_storable(operation: Operation) -> bool:
+def _is_storable(operation: Equation) -> bool:
     """Whether the value is an array of numbers or of truth values."""
     dtype = getattr(operation.eqn.outvars[0].aval, "dtype", None)
     return dtype is not None and (jnp.issubdtype(dtype, jnp.number) or dtype == jnp.bool_)

@@ -20,7 +20,7 @@ from ...graph.function import Function
 from ...graph.streams import Streams
 from ..data.layout import Layout
 from ..data.ragged import Ragged
-from .values import Axes, Context, Value
+from .values import Axes, Context, Traced
 
 
 class Carried(NamedTuple):
@@ -112,7 +112,7 @@ def states_before(
     return jnp.where((origin >= 0).reshape(*origin.shape, *(1,) * (before.ndim - origin.ndim)), before, initial)
 
 
-def initial_states(ctx: Context, initial: Value, axes: Axes, offset: int, ahead: bool) -> Value:
+def initial_states(ctx: Context, initial: Traced, axes: Axes, offset: int, ahead: bool) -> Traced:
     """Initial states at the steps that read them: of a sequence its last (looking ahead: first) `offset` steps.
 
     Shapes: [*shape] stays; [batch, *shape], and [time, rows, *shape] of a sequence -> [time, rows, *shape].
@@ -124,10 +124,10 @@ def initial_states(ctx: Context, initial: Value, axes: Axes, offset: int, ahead:
     step = offset - 1 - layout.remaining if ahead else length - offset + layout.position
     cells = (source.start[layout.seq] + jnp.clip(step, 0, length - 1)) * source.rows + source.row[layout.seq]
     data = ctx.array(initial)
-    return Value(data.reshape(-1, *data.shape[2:])[cells], axes)
+    return Traced(data.reshape(-1, *data.shape[2:])[cells], axes)
 
 
-def carry_out(ctx: Context, delay: Function, data: Array, initial: Value) -> None:
+def carry_out(ctx: Context, delay: Function, data: Array, initial: Traced) -> None:
     """Save the last `offset` values of each sequence in the context, if any may continue in the next minibatch.
 
     Shapes: data [time, rows, *shape]: the operand of the delay; the initial state as `initial_states` returns it.

@@ -13,7 +13,7 @@ from ..._typing import Array, PyTree
 from ..data.layout import Layout
 from ..plan.parts import Loop, Part, inputs_of
 from .loops import ScannedLoop
-from .values import Context, Environment, LayoutArrays, Value, layouts_as_arguments
+from .values import Context, Environment, LayoutArrays, Traced, layouts_as_arguments
 
 RunPart = Callable[[Context, Part, Environment], None]
 
@@ -53,7 +53,7 @@ def run_early_exit_loop(ctx: Context, loop: Loop, env: Environment, run_part: Ru
     run.defvjp(forward, backward)
     axes = loop.delays[0].node_outputs[0].dynamic_axes
     values = run(layout_arrays, [x.data for x in inputs.values()])
-    env.update({v: Value(d, axes) for v, d in zip(loop.outputs, values, strict=True)})
+    env.update({v: Traced(d, axes) for v, d in zip(loop.outputs, values, strict=True)})
 
 
 def _run_until_exit(ctx: Context, loop: Loop, env: Environment) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "custom_jvp_call": "call_jaxpr"}  # to the parameter with the callee
 
 
-class Operation(NamedTuple):
+class Equation(NamedTuple):
     """An equation of a trace. `outputs`: the numbers of its values."""
 
     jaxpr: Jaxpr
@@ -37,7 +37,7 @@ class Inlined:
 
     def __init__(self, closed: ClosedJaxpr) -> None:
         self.constants: dict[int, Array] = {}
-        self.operations: list[Operation] = []
+        self.operations: list[Equation] = []
         self.count = len(closed.jaxpr.invars)
         self.outputs = self._append(closed, range(self.count))
 
@@ -59,7 +59,7 @@ class Inlined:
                 sources.update(zip(eqn.outvars, outputs, strict=True))
             else:
                 numbers = self._numbers(eqn.outvars)
-                self.operations.append(Operation(jaxpr, eqn, inputs, numbers))
+                self.operations.append(Equation(jaxpr, eqn, inputs, numbers))
                 sources.update(zip(eqn.outvars, numbers, strict=True))
         return read(jaxpr.outvars)
 
@@ -91,4 +91,4 @@ def inline_calls(closed: ClosedJaxpr, arrays: Sequence[Array]) -> list[Array]:
     return Inlined(closed)(arrays)
 
 
-__all__ = ["Inlined", "Operation", "inline_calls"]
+__all__ = ["Inlined", "Equation", "inline_calls"]

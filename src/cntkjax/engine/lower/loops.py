@@ -33,7 +33,7 @@ from .products import (
 )
 from .scans import scan, scan_forward, unrolled_steps
 from .tilings import Tiling, tilings_of
-from .values import Axes, Context, Environment, LayoutArrays, Step, Value, layouts_as_arguments
+from .values import Axes, Context, Environment, LayoutArrays, LoopStep, Traced, layouts_as_arguments
 
 Cells = tuple[Array, Array, Array, Array, Array]  # position, remaining, seq, mask, time: [time, rows], the last [time]
 Buffers = tuple[Array, ...]  # the carry: for each delay the last values [offset, rows, *shape], the oldest first
@@ -56,9 +56,9 @@ class ScannedLoop:
     loop: Loop
     axes: Axes
     initial: Mapping[Function, Variable]  # for each delay the variable that holds its initial state in a step
-    invariants: Mapping[Variable, Value]  # the same in each step: without a sequence axis
+    invariants: Mapping[Variable, Traced]  # the same in each step: without a sequence axis
     invariant_arrays: Mapping[Variable, Array]  # those that steps read other than as weights
-    sequences: Mapping[Variable, Value]  # what steps read of values with a sequence axis, and hoisted products
+    sequences: Mapping[Variable, Traced]  # what steps read of values with a sequence axis, and hoisted products
     products: Mapping[Function, Product]
     fused_scales: frozenset[Function]  # nodes whose scale is part of a weight, and which are not computed
     resets_state: bool  # sequences select their initial states where they begin; otherwise all begin with the loop
@@ -133,17 +133,17 @@ class ScannedLoop:
         layout_arrays, invariant_arrays = invariants
         sequence_arrays, (position, remaining, seq, mask, time) = inputs
         outer = self.with_layouts(layout_arrays)
-        step = Step(self.loop.axis, seq, position, remaining, mask, time)
+        step = LoopStep(self.loop.axis, seq, position, remaining, mask, time)
         ctx = Context(
             outer.training, outer.batch, outer.layouts, outer.stream_of, product_dtype=outer.product_dtype, step=step
         )
         env: Environment = {
-            v: Value(d, self.invariants[v].axes)
+            v: Traced(d, self.invariants[v].axes)
             for v, d in zip(self.invariant_arrays, invariant_arrays, strict=True)
         }
-        env |= {v: Value(d, self.axes) for v, d in zip(self.sequences, sequence_arrays, strict=True)}
+        env |= {v: Traced(d, self.axes) for v, d in zip(self.sequences, sequence_arrays, strict=True)}
         for delay, buffer in zip(self.loop.delays, carry, strict=True):
-            env[delay.node_outputs[0]] = Value(self._delayed(outer, env, delay, buffer[0], step), self.axes)
+            env[delay.node_outputs[0]] = Traced(self._delayed(outer, env, delay, buffer[0], step), self.axes)
         tapped_products = self._run_nodes(ctx, env, weights, taps)
         if ctx.updates:
             raise ValueError(explain(
@@ -154,7 +154,7 @@ class ScannedLoop:
         new_carry = tuple(_pushed(buffer, value) for value, buffer in zip(new_values, carry, strict=True))
         return new_carry, [ctx.array(env[v]) for v in self.outputs], tapped_products
 
-    def _delayed(self, outer: Context, env: Environment, delay: Function, state: Array, step: Step) -> Array:
+    def _delayed(self, outer: Context, env: Environment, delay: Function, state: Array, step: LoopStep) -> Array:
         """The value of a delay in a step: the oldest of its buffer, or the initial state. Shapes: [rows, *shape]."""
         if not self.resets_state:
             return state
@@ -198,7 +198,7 @@ class ScannedLoop:
         totals = [jnp.zeros_like(w) for w in weights]
         for group, x, d_product in zip(self.tapped, operands, gradients, strict=True):
             node, place = group[0], self._place_of_weight(group)
-            operand = Value(x, node.node_outputs[0].dynamic_axes)
+            operand = Traced(x, node.node_outputs[0].dynamic_axes)
             product = partial(apply_weight, self.ctx, node, self.products[node].weight, operand)
             totals[place] += jax.vjp(product, weights[place])[1](d_product)[0]
         return totals
@@ -209,7 +209,7 @@ class ScannedLoop:
     def store(self, env: Environment, ys: Sequence[Array]) -> None:
         """Put the outputs of all steps into the environment, and save the last values of sequences that are cut."""
         for v, y in zip(self.outputs, ys, strict=True):
-            env[v] = Value(y, self.axes)
+            env[v] = Traced(y, self.axes)
         if self.ctx.layouts[self.loop.axis].origin is None:
             return
         for delay, initial in self.initial.items():
@@ -274,7 +274,7 @@ def _initial_variables(
 def _outside_values(
     ctx: Context, loop: Loop, env: Environment, axes: Axes, initial: Mapping[Function, Variable],
     initial_sequences: Mapping[Function, Variable],
-) -> tuple[dict[Variable, Value], dict[Variable, Value]]:
+) -> tuple[dict[Variable, Traced], dict[Variable, Traced]]:
     """The values from outside that a loop reads: those that are the same in each step, and sequences.
 
     One value for each sequence counts as the same in each step, as attention may read large ones; only an initial state

@@ -14,7 +14,7 @@ from ...graph.errors import ShapeError, explain
 from ...graph.function import Function
 from ...graph.shape import Shape, is_known, shape_text
 from ..plan.parts import resolve
-from .values import Axes, Context, Environment, Value, common_axes
+from .values import Axes, Context, Environment, Traced, common_axes
 
 
 def run_node(ctx: Context, node: Function, env: Environment) -> None:
@@ -37,7 +37,7 @@ def run_node(ctx: Context, node: Function, env: Environment) -> None:
         env[variable] = result
 
 
-def compute(ctx: Context, node: Function, operands: Sequence[Value]) -> list[Value]:
+def compute(ctx: Context, node: Function, operands: Sequence[Traced]) -> list[Traced]:
     """The values of a node's outputs."""
     place = node.primitive.index_operand
     if place is not None and (integers := operands[place].integers) is not None:
@@ -50,17 +50,17 @@ def compute(ctx: Context, node: Function, operands: Sequence[Value]) -> list[Val
     return _compute(ctx, node, operands)
 
 
-def _of_type(value: Value, dtype: type | None) -> Value:
+def _of_type(value: Traced, dtype: type | None) -> Traced:
     """The value with elements of a type."""
     return replace(value, data=value.data.astype(dtype))
 
 
-def _is_product_with_weight(node: Function, operands: Sequence[Value]) -> bool:
+def _is_product_with_weight(node: Function, operands: Sequence[Traced]) -> bool:
     """True for a product of dense data with a weight, which mixed precision computes in the narrow type."""
     return node.primitive.autocasts and not all(v.axes for v in operands) and not any(v.is_sparse for v in operands)
 
 
-def _compute(ctx: Context, node: Function, operands: Sequence[Value]) -> list[Value]:
+def _compute(ctx: Context, node: Function, operands: Sequence[Traced]) -> list[Traced]:
     primitive, attrs = node.primitive, node.node_attributes
     if primitive.packed:
         outputs = primitive.lower_packed(ctx, attrs, *operands)
@@ -70,10 +70,10 @@ def _compute(ctx: Context, node: Function, operands: Sequence[Value]) -> list[Va
     if primitive.elementwise:
         return [_elementwise(ctx, node, operands, axes)]
     arrays = map_samples(ctx, lambda *xs: primitive.lower(attrs, *xs), operands, axes, primitive.takes_sparse)
-    return [Value(d, axes) for d in (arrays if isinstance(arrays, (list, tuple)) else [arrays])]
+    return [Traced(d, axes) for d in (arrays if isinstance(arrays, (list, tuple)) else [arrays])]
 
 
-def _of_one_type(node: Function, operands: Sequence[Value]) -> Sequence[Value]:
+def _of_one_type(node: Function, operands: Sequence[Traced]) -> Sequence[Traced]:
     """The operands, in which constants have taken the type of the others.
 
     Errors: ShapeError for a constant of a wider type than theirs.
@@ -98,7 +98,7 @@ def _of_one_type(node: Function, operands: Sequence[Value]) -> Sequence[Value]:
 
 
 def map_samples(
-    ctx: Context, f: Callable[..., PyTree], operands: Sequence[Value], axes: Axes, takes_sparse: bool = False
+    ctx: Context, f: Callable[..., PyTree], operands: Sequence[Traced], axes: Axes, takes_sparse: bool = False
 ) -> PyTree:
     """Apply a function of single samples to whole grids; operands without dynamic axes are passed unchanged."""
     data = [v.data if takes_sparse and v.is_sparse else ctx.array(v) for v in operands]
@@ -119,7 +119,7 @@ def _flatten(d: Array) -> Array:
     return d.reshape(-1, *d.shape[2:])
 
 
-def _elementwise(ctx: Context, node: Function, operands: Sequence[Value], axes: Axes) -> Value:
+def _elementwise(ctx: Context, node: Function, operands: Sequence[Traced], axes: Axes) -> Traced:
     """Apply a function that broadcasts like NumPy to whole grids, channels last where all operands allow it."""
     lead = ctx.lead(axes)
     last = _common_channels_last(operands, lead)
@@ -128,31 +128,31 @@ def _elementwise(ctx: Context, node: Function, operands: Sequence[Value], axes: 
     data = [_pad_rank(d, lead, rank) if v.axes else d for d, v in zip(data, operands, strict=True)]
     # The functions of jax.numpy are jitted: each would be traced by itself, and kept by jax for good, for each shape.
     with jax.disable_jit():
-        return Value(node.primitive.lower(node.node_attributes, *data), axes, channels_last=last)
+        return Traced(node.primitive.lower(node.node_attributes, *data), axes, channels_last=last)
 
 
-def _rank(v: Value, lead: int) -> int:
+def _rank(v: Traced, lead: int) -> int:
     """The rank of a sample."""
     return len(v.data.shape) if v.is_sparse else jnp.ndim(v.data) - (lead if v.axes else 0)
 
 
-def _sample_shape(ctx: Context, v: Value) -> Shape:
+def _sample_shape(ctx: Context, v: Traced) -> Shape:
     """The shape of a sample in this minibatch."""
     return v.data.shape if v.is_sparse else jnp.shape(ctx.array(v))[ctx.lead(v.axes) :]
 
 
-def _common_channels_last(operands: Sequence[Value], lead: int) -> bool:
+def _common_channels_last(operands: Sequence[Traced], lead: int) -> bool:
     """True if one operand is channels last, and every other is too, or has the same rank, or is one number a sample."""
     rank = next((_rank(v, lead) for v in operands if v.channels_last), None)
 
-    def allows(v: Value) -> bool:
+    def allows(v: Traced) -> bool:
         single = _rank(v, lead) == 0 or (not v.axes and jnp.size(v.data) == 1)
         return not v.is_sparse and (_rank(v, lead) == rank or single)
 
     return rank is not None and all(allows(v) for v in operands)
 
 
-def _channels_to_end(v: Value, lead: int) -> Array:
+def _channels_to_end(v: Traced, lead: int) -> Array:
     return v.data if v.channels_last or _rank(v, lead) < 2 else jnp.moveaxis(v.data, lead if v.axes else 0, -1)
 
 

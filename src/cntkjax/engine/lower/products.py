@@ -16,7 +16,7 @@ from ...graph.variable import Variable, producer
 from ..plan.parts import Loop, resolve
 from ..xla.platform import lowering
 from .nodes import compute
-from .values import Axes, Context, Environment, Value
+from .values import Axes, Context, Environment, Traced
 
 RowRanges = tuple[tuple[int, int], ...]
 
@@ -30,7 +30,7 @@ class Weight:
     scale: Variable | None = None
     rows: RowRanges = ()
 
-    def data(self, ctx: Context, invariants: Mapping[Variable, Value]) -> Array:
+    def data(self, ctx: Context, invariants: Mapping[Variable, Traced]) -> Array:
         """The weight, scaled, with the ranges of rows one below the other. Shapes: [rows, *out]."""
         weight = ctx.array(invariants[self.variable])
         if self.rows:
@@ -49,7 +49,7 @@ class Product:
 
 
 def products_of(
-    loop: Loop, invariants: Mapping[Variable, Value], sequences: Collection[Variable], simple: bool
+    loop: Loop, invariants: Mapping[Variable, Traced], sequences: Collection[Variable], simple: bool
 ) -> tuple[dict[Function, Product], set[Function]]:
     """The products of a loop, and the nodes that need not be computed, as only products read them.
 
@@ -66,7 +66,7 @@ class _ProductFinder:
     """The nodes of a loop and their readers. `fused`: nodes that have become part of products."""
 
     loop: Loop
-    invariants: Mapping[Variable, Value]
+    invariants: Mapping[Variable, Traced]
     sequences: Collection[Variable]
     simple: bool
     fused: set[Function] = field(default_factory=set)
@@ -132,7 +132,7 @@ def _weight_of(node: Function) -> Variable:
     return resolve(node.node_inputs[node.primitive.weight_operand])
 
 
-def _scaled(node: Function, invariants: Mapping[Variable, Value]) -> tuple[Variable, Variable] | None:
+def _scaled(node: Function, invariants: Mapping[Variable, Traced]) -> tuple[Variable, Variable] | None:
     """What a node scales, and the number that it scales it by; None if it computes anything else."""
     if not node.primitive.multiplies:
         return None
@@ -145,7 +145,7 @@ def _scaled(node: Function, invariants: Mapping[Variable, Value]) -> tuple[Varia
     return (operand, scale) if alike else None
 
 
-def _is_concatenation_of_vectors(node: Function, invariants: Mapping[Variable, Value]) -> bool:
+def _is_concatenation_of_vectors(node: Function, invariants: Mapping[Variable, Traced]) -> bool:
     """True if a node concatenates vectors of known sizes, none of which is the same in each step."""
     if not node.primitive.concatenates or len(node.node_outputs[0].shape) != 1:
         return False
@@ -173,9 +173,9 @@ def _with_hoisted_operands(product: Product, concatenation: Function, sequences:
 
 
 def hoisted_products(
-    ctx: Context, products: Mapping[Function, Product], invariants: Mapping[Variable, Value],
-    sequences: Mapping[Variable, Value],
-) -> dict[Variable, Value]:
+    ctx: Context, products: Mapping[Function, Product], invariants: Mapping[Variable, Traced],
+    sequences: Mapping[Variable, Traced],
+) -> dict[Variable, Traced]:
     """The products of hoisted operands with their weights, under the names of the products that they are part of."""
     hoisted = {}
     for node, product in products.items():
@@ -183,7 +183,7 @@ def hoisted_products(
             values = [sequences[v] for v in product.hoisted_operands]
             x = replace(values[0], data=jnp.concatenate([v.data for v in values], -1))
             data = apply_weight(ctx, node, product.hoisted_weight, x, product.hoisted_weight.data(ctx, invariants))
-            hoisted[node.node_outputs[0]] = Value(data, x.axes)
+            hoisted[node.node_outputs[0]] = Traced(data, x.axes)
     return hoisted
 
 
@@ -213,19 +213,19 @@ def multiply(
     x = arrays[0] if len(arrays) == 1 else jnp.concatenate(arrays, -1)
 
     def product_with(x: Array, w: Array) -> Array:
-        return apply_weight(ctx, node, product.weight, Value(x, axes), w)
+        return apply_weight(ctx, node, product.weight, Traced(x, axes), w)
 
     y = separate(product_with(x, w), w) if tap is None else _tapped(product_with)(x, w, tap)
     outputs = [n.node_outputs[0] for n in products]
     parts = [y] if len(products) == 1 else lax.split(y, [v.shape[-1] for v in outputs], axis=-1)
     for out, part, each in zip(outputs, parts, products.values(), strict=True):
-        env[out] = Value(part + env[out].data if each.hoisted_operands else part, axes)
+        env[out] = Traced(part + env[out].data if each.hoisted_operands else part, axes)
     return x, y
 
 
-def apply_weight(ctx: Context, node: Function, weight: Weight, x: Value, w: Array) -> Array:
+def apply_weight(ctx: Context, node: Function, weight: Weight, x: Traced, w: Array) -> Array:
     """The output of a bilinear node for this operand and this weight."""
-    operands = [Value(w, weight.axes) if resolve(v) is weight.variable else x for v in node.node_inputs]
+    operands = [Traced(w, weight.axes) if resolve(v) is weight.variable else x for v in node.node_inputs]
     return ctx.array(compute(ctx, node, operands)[0])
 
 

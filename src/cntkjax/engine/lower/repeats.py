@@ -16,7 +16,7 @@ from ..plan.parts import resolve
 from ..plan.repeats import Repeat
 from ..xla.materialize import storing_values
 from .nodes import run_node
-from .values import Context, Environment, Value
+from .values import Context, Environment, Traced
 
 _MOST_ALONE = 2  # pieces at the beginning that are computed by themselves
 
@@ -55,7 +55,7 @@ def _run_from(ctx: Context, repeat: Repeat, begin: int, env: Environment) -> Non
     inside = {v for node in nodes for v in node.node_outputs}
     read = dict.fromkeys(resolve(v) for node in nodes for v in node.node_inputs)
     shared = {v: env[v] for v in read if v not in inside and v in env}
-    forms: list[Value] = []
+    forms: list[Traced] = []
 
     @storing_values(False)
     def step(carry: list[Array], arrays: list[Array]) -> tuple[list[Array], list[Array]]:
@@ -86,7 +86,7 @@ def _run_from(ctx: Context, repeat: Repeat, begin: int, env: Environment) -> Non
         env[repeat.variable(-1, output)] = replace(value, data=data)
 
 
-def _stacked(ctx: Context, variables: Sequence[Variable], env: Environment) -> Value:
+def _stacked(ctx: Context, variables: Sequence[Variable], env: Environment) -> Traced:
     """The values of pieces. Shapes: that of each, with the pieces as the first axis."""
     values = [env[v] for v in variables]
     if len(set(map(_form, values))) > 1:
@@ -112,7 +112,7 @@ def _slices_of_one(ctx: Context, variables: Sequence[Variable], env: Environment
     return jnp.moveaxis(part.reshape(*x.shape[:axis], len(slices), width, *x.shape[axis + 1 :]), axis, 0)
 
 
-def _form(value: Value) -> object:
+def _form(value: Traced) -> object:
     """What is equal for values that a scan can carry."""
     if value.is_sparse or value.integers is not None:
         raise _Unlike

@@ -22,7 +22,7 @@ from ..data.sparse import Sparse
 from ..plan.parts import resolve
 from ..plan.plan import Plan
 from ..xla.platform import lowering
-from .values import Context, Value
+from .values import Context, Traced
 
 
 @jax.tree_util.register_dataclass
@@ -140,7 +140,7 @@ class Lookup:
     """The replacement of a parameter in one step: its rows that occur, and the renumbered data of each product."""
 
     rows: Rows
-    products: dict[Function, Value]
+    products: dict[Function, Traced]
 
     @property
     def values(self) -> AnyArray:
@@ -151,12 +151,12 @@ class Lookup:
         """The gradient of the parameter from that of the rows. Shapes: [n, *row]."""
         return replace(self.rows, values=gradient)
 
-    def substitute(self, ctx: Context, rows: Value) -> None:
+    def substitute(self, ctx: Context, rows: Traced) -> None:
         """Make the products compute with these rows."""
         ctx.operands.update({node: [data, rows] for node, data in self.products.items()})
 
 
-def lookups(plan: Plan, env: dict[Variable, Value], parameters: Iterable[Leaf]) -> dict[Leaf, Lookup]:
+def lookups(plan: Plan, env: dict[Variable, Traced], parameters: Iterable[Leaf]) -> dict[Leaf, Lookup]:
     """The lookups of those of the parameters that are only looked up."""
 
     def looks_up_sparse(node: Function) -> bool:
@@ -167,7 +167,7 @@ def lookups(plan: Plan, env: dict[Variable, Value], parameters: Iterable[Leaf]) 
     return {p: _lookup(p, env, products[p]) for p in parameters if p in products}
 
 
-def _lookup(parameter: Leaf, env: dict[Variable, Value], nodes: list[Function]) -> Lookup:
+def _lookup(parameter: Leaf, env: dict[Variable, Traced], nodes: list[Function]) -> Lookup:
     height = parameter.shape[0]
     sparse = {n: env[resolve(n.node_inputs[0])] for n in nodes}
     indices = {n: _indices(v.data) for n, v in sparse.items()}
@@ -184,7 +184,7 @@ def _lookup(parameter: Leaf, env: dict[Variable, Value], nodes: list[Function]) 
     return Lookup(rows, products)
 
 
-def computed_rows(plan: Plan, env: dict[Variable, Value], parameters: Iterable[Leaf]) -> list[Array | None]:
+def computed_rows(plan: Plan, env: dict[Variable, Traced], parameters: Iterable[Leaf]) -> list[Array | None]:
     """As `lookups`, where that is too early: for data that the program computes, as random samples, and for matrices.
 
     Indices, in any order and number, of the rows that occur of each parameter; None where not only sparse data read it.

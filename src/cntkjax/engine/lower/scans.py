@@ -37,7 +37,7 @@ of LSTMs, in both directions side by side, took 5 seconds of processor time with
 """
 
 
-class Place(NamedTuple):
+class StackedPlace(NamedTuple):
     """Where a stacked value is: the number of an array, and its part there and the shape, if others are there too."""
 
     array: int
@@ -149,10 +149,10 @@ def _flat_arguments(
 
 def _run_forward(
     split: SplitStep, arguments: PyTree, reverse: bool, unroll: int
-) -> tuple[list[Array], list[Place]]:
+) -> tuple[list[Array], list[StackedPlace]]:
     """What the forward half stacks: arrays [time, ...], and where in these each stacked value is."""
     invariants, init, xs = _flat_arguments(*arguments)
-    places: list[Place] = []
+    places: list[StackedPlace] = []
 
     def body(carry: list[Array], x: list[Array]) -> tuple[list[Array], list[Array]]:
         outputs = eval_jaxpr(split.forward, split.consts, *invariants, *carry, *x)
@@ -162,7 +162,7 @@ def _run_forward(
     return lax.scan(body, init, xs, reverse=reverse, unroll=unroll)[1], places
 
 
-def _joined(arrays: Sequence[Array], stacks: bool = False) -> tuple[list[Array], list[Place]]:
+def _joined(arrays: Sequence[Array], stacks: bool = False) -> tuple[list[Array], list[StackedPlace]]:
     """The arrays of a step as a loop stores them: those of one type one after the other in one array, where that pays.
 
     If all have one size XLA stores them at once anyway, unless they are many: `stacks` gives them an axis of one array.
@@ -171,26 +171,26 @@ def _joined(arrays: Sequence[Array], stacks: bool = False) -> tuple[list[Array],
     for i, array in enumerate(arrays):
         groups.setdefault(array.dtype if lowering().joined_residuals else i, []).append(i)
     joined: list[Array] = []
-    places: dict[int, Place] = {}
+    places: dict[int, StackedPlace] = {}
     for group in groups.values():
         shapes = {tuple(d for d in arrays[i].shape if d > 1) for i in group}
         if len(group) == 1 or (len(shapes) == 1 and not stacks):
-            places |= {i: Place(len(joined) + k) for k, i in enumerate(group)}
+            places |= {i: StackedPlace(len(joined) + k) for k, i in enumerate(group)}
             joined += [arrays[i] for i in group]
         elif len(shapes) == 1:
-            places |= {i: Place(len(joined), k, arrays[i].shape) for k, i in enumerate(group)}
+            places |= {i: StackedPlace(len(joined), k, arrays[i].shape) for k, i in enumerate(group)}
             joined.append(jnp.stack([arrays[i].reshape(*shapes) for i in group]))
         else:
             ends = list(accumulate(arrays[i].size for i in group))
             places |= {
-                i: Place(len(joined), slice(end - arrays[i].size, end), arrays[i].shape)
+                i: StackedPlace(len(joined), slice(end - arrays[i].size, end), arrays[i].shape)
                 for i, end in zip(group, ends, strict=True)
             }
             joined.append(jnp.concatenate([arrays[i].ravel() for i in group]))
     return joined, [places[i] for i in range(len(arrays))]
 
 
-def _part(arrays: Sequence[Array], place: Place, steps: bool = True) -> Array:
+def _part(arrays: Sequence[Array], place: StackedPlace, steps: bool = True) -> Array:
     """A stacked value, of all steps, or of one step that the arrays are of."""
     array = arrays[place.array]
     if place.part is None:
@@ -200,15 +200,15 @@ def _part(arrays: Sequence[Array], place: Place, steps: bool = True) -> Array:
 
 
 def _run_backward(
-    split: SplitStep, arguments: PyTree, consts: list[Array], stacked: tuple[list[Array], list[Place]], d_ys: PyTree,
-    reverse: bool, unroll: int,
+    split: SplitStep, arguments: PyTree, consts: list[Array], stacked: tuple[list[Array], list[StackedPlace]],
+    d_ys: PyTree, reverse: bool, unroll: int,
 ) -> tuple[dict[int, Array], list[Array]]:
     """The gradients of the arguments by their places among all leaves, and the stacked gradients."""
     invariants, init, xs = _flat_arguments(*arguments)
     arrays, places = stacked
     read = sorted({places[i].array for i in split.residuals})
     residual_places = [places[i]._replace(array=read.index(places[i].array)) for i in split.residuals]
-    gradient_places: list[Place] = []
+    gradient_places: list[StackedPlace] = []
 
     def body(carry: tuple[list[Array], list[Array]], inputs: PyTree) -> PyTree:
         (d_carry, totals), (x, saved, d_y) = carry, inputs
@@ -232,7 +232,7 @@ def _run_backward(
 
 def _deferred_gradients(
     split: SplitStep, arguments: tuple[list[Array], list[Array]], consts: list[Array],
-    stacked: tuple[list[Array], list[Place]], stacked_gradients: Sequence[Array],
+    stacked: tuple[list[Array], list[StackedPlace]], stacked_gradients: Sequence[Array],
 ) -> dict[int, Array]:
     """The gradients of invariants that are computed after the loop, by their places: those of all steps, summed."""
     if not split.deferred_invariants:

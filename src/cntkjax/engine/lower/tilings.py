@@ -14,7 +14,7 @@ from jax import lax
 from ...graph.function import Function
 from ...graph.variable import Variable
 from ..plan.parts import resolve
-from .values import Context, Value
+from .values import Context, Traced
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class Tiling:
         """The size of each slice along the axis."""
         return [node.node_outputs[0].shape[self.axis] for node in self.slices]
 
-    def split(self, ctx: Context, env: Mapping[Variable, Value]) -> dict[Variable, Value]:
+    def split(self, ctx: Context, env: Mapping[Variable, Traced]) -> dict[Variable, Traced]:
         """The outputs of all slices."""
         x = ctx.array(env[self.operand])
         pieces = lax.split(x, self.sizes, axis=x.ndim + self.axis)
         axes = env[self.operand].axes
-        return {n.node_outputs[0]: Value(piece, axes) for n, piece in zip(self.slices, pieces, strict=True)}
+        return {n.node_outputs[0]: Traced(piece, axes) for n, piece in zip(self.slices, pieces, strict=True)}
 
 
 def tilings_of(nodes: Sequence[Function]) -> dict[Function, Tiling]:

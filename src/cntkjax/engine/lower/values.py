@@ -23,7 +23,7 @@ Axes = tuple[Axis, ...]
 
 
 @dataclass(frozen=True)
-class Value:
+class Traced:
     """The data of a variable: an array, or `Sparse`.
 
     Shapes: data is [*shape] without dynamic axes, [batch, *shape] with the batch axis, [time, rows, *shape] with a
@@ -48,7 +48,7 @@ def _itself(value: Any) -> Any:
 
 
 @dataclass
-class Step:
+class LoopStep:
     """The current step of a loop: its axis, and the layout at this step.
 
     Shapes: seq, position, remaining int32 [rows], mask bool [rows], time int32 scalar.
@@ -75,11 +75,11 @@ class Context:
     forward_only: bool = False  # nothing here is differentiated, by us or by whoever runs the traced function
     updates: dict[Leaf, Array] = field(default_factory=dict)  # new values of assigned leaves
     node: Function | None = None  # the node that is being computed, and all values computed before it
-    env: dict[Variable, Value] | None = None
-    step: Step | None = None
+    env: dict[Variable, Traced] | None = None
+    step: LoopStep | None = None
     carried_in: dict[Function, Array] = field(default_factory=dict)  # last values of delays in the previous minibatch
     carried_out: dict[Function, Array] = field(default_factory=dict)  # and in this one
-    operands: dict[Function, list[Value]] = field(default_factory=dict)  # of nodes whose operands are replaced
+    operands: dict[Function, list[Traced]] = field(default_factory=dict)  # of nodes whose operands are replaced
     total: Callable[[Any], Any] = _itself  # the sum over the shares of the minibatch that other devices compute
     looped_nodes: int = 0  # in all loops of the plan
     product_dtype: DTypeLike | None = None  # of products with weights in mixed precision; None: that of their operands
@@ -124,7 +124,7 @@ class Context:
             return not self.layout(axes).full
         return self.batch is not None and not self.batch.full
 
-    def count(self, value: Value) -> Array:
+    def count(self, value: Traced) -> Array:
         """The number of samples of a value, int32 scalar (1 without dynamic axes)."""
         if not self.has_padding(value.axes):
             cells = jax.tree.leaves(value.data)[0].shape[: self.lead(value.axes)]
@@ -170,17 +170,17 @@ class Context:
         self.updates[leaf] = value
 
     # ---- changing the form of values
-    def array(self, value: Value) -> Array:
+    def array(self, value: Traced) -> Array:
         """Dense data in the order of the sample shape."""
         return self.canonical(value).data
 
-    def canonical(self, value: Value) -> Value:
+    def canonical(self, value: Traced) -> Traced:
         """The value with dense data in the order of the sample shape."""
         if value.channels_last:
-            return Value(jnp.moveaxis(value.data, -1, self.lead(value.axes)), value.axes)
+            return Traced(jnp.moveaxis(value.data, -1, self.lead(value.axes)), value.axes)
         return replace(value, data=dense(value.data)) if value.is_sparse else value
 
-    def to_axes(self, value: Value, axes: Axes) -> Value:
+    def to_axes(self, value: Traced, axes: Axes) -> Traced:
         """A value with fewer dynamic axes broadcast to more; static values are returned unchanged."""
         if not value.axes or len(value.axes) == len(axes):
             return value
@@ -201,7 +201,7 @@ def _folded(key: Array, numbers: Array) -> Array:
     return fold(numbers)
 
 
-Environment = dict[Variable, Value]
+Environment = dict[Variable, Traced]
 LayoutArrays = tuple[list[Layout], Batch | None]
 
 
@@ -220,6 +220,6 @@ def layouts_as_arguments(ctx: Context) -> tuple[LayoutArrays, Callable[[LayoutAr
     return (list(ctx.layouts.values()), ctx.batch), with_layouts
 
 
-def common_axes(values: Sequence[Value]) -> Axes:
+def common_axes(values: Sequence[Traced]) -> Axes:
     """The dynamic axes of values that are computed together."""
     return max((v.axes for v in values), key=len, default=())

@@ -27,7 +27,7 @@ Output: TypeAlias = tuple[int, int]  # the place of a node in its piece, the num
 Place: TypeAlias = Mapping[Part, tuple[int, int]]  # the piece of a part, and its place there
 
 
-class Source(NamedTuple):
+class OperandSource(NamedTuple):
     """Where an operand is computed: in its piece or in the one before, by the node in this place."""
 
     inside: bool
@@ -177,13 +177,13 @@ class _Search:
             form.append((tuple(sources), (node.primitive.name, shapes) if is_free else self.structure[node]))
         return tuple(form)
 
-    def _source(self, v: Variable, number: int, place: Place) -> Source | None:
+    def _source(self, v: Variable, number: int, place: Place) -> OperandSource | None:
         """Where an operand of a piece is computed; None if outside of it and of the piece before."""
         maker = self.maker.get(v)
         if maker is None or isinstance(maker, Loop) or place[maker][0] < number - 1:
             return None
         piece, node = place[maker]
-        return Source(piece == number, node, list(maker.node_outputs).index(v))
+        return OperandSource(piece == number, node, list(maker.node_outputs).index(v))
 
     def _described(
         self, all_pieces: Sequence[Sequence[Part]], begin: int, end: int, place: Place

@@ -13,7 +13,7 @@ from ...graph.function import Function
 from ...graph.variable import Variable
 from ..data.layout import Batch, Layout
 from ..data.sparse import Sparse
-from ..lower.values import Context, Value
+from ..lower.values import Context, Traced
 from ..plan.plan import Plan
 from .random_streams import RandomInputs
 from .result import LayoutArrays
@@ -38,11 +38,11 @@ def make_context(
     return ctx
 
 
-def value_of_argument(variable: Variable, data: AnyArray | Sparse) -> Value:
+def value_of_argument(variable: Variable, data: AnyArray | Sparse) -> Traced:
     """The value of what is fed for a variable, in its type; see `feeds.fed_array` for integers."""
     if isinstance(data, Sparse) or not jnp.issubdtype(data.dtype, jnp.integer):
-        return Value(data, variable.dynamic_axes)
-    return Value(data.astype(variable.dtype), variable.dynamic_axes, integers=data)  # type: ignore[arg-type]
+        return Traced(data, variable.dynamic_axes)
+    return Traced(data.astype(variable.dtype), variable.dynamic_axes, integers=data)  # type: ignore[arg-type]
 
 
 def created_layouts(plan: Plan, ctx: Context, fed_axes: Sequence[Axis]) -> dict[int, LayoutArrays]:
@@ -66,7 +66,7 @@ def masked(ctx: Context, axes: Sequence[Axis], data: Array) -> Array:
     return jnp.where(mask.reshape(*mask.shape, *(1,) * (data.ndim - mask.ndim)), data, jnp.zeros((), data.dtype))
 
 
-def sum_over_samples(ctx: Context, value: Value) -> Array:
+def sum_over_samples(ctx: Context, value: Traced) -> Array:
     """The sum over all elements of all samples, in at least single precision."""
     data = ctx.array(value)
     return jnp.sum(masked(ctx, value.axes, data.astype(jnp.promote_types(data.dtype, jnp.float32))))

@@ -15,7 +15,7 @@ from ..lower.values import Context, Environment
 from ..plan.plan import Plan
 from .context import created_layouts
 from .handover import Captures, hand_over, replace_state
-from .minibatch import Feeds, Minibatch, arguments_in_order
+from .minibatch import Feeds, PackedMinibatch, arguments_in_order
 from .program import Program
 from .program_cache import plan_of, programs
 from .python_callbacks import CallbackResults
@@ -55,7 +55,7 @@ def evaluate(
 
 
 def run_program(
-    program: Program, plan: Plan, minibatch: Minibatch, memory: Memory, random: RandomState | None,
+    program: Program, plan: Plan, minibatch: PackedMinibatch, memory: Memory, random: RandomState | None,
     written: Callable[[StateChanges], StateChanges], extra: PyTree = (),
 ) -> tuple[Any, ...]:
     """Run a program whose outputs end with state changes, and make those of them that `written` returns.

@@ -15,12 +15,12 @@ from ...graph.variable import Leaf, Variable
 from ..data.ragged import Ragged
 from ..lower.carry import Memory
 from ..lower.lower import execute
-from ..lower.values import Context, Environment, Value
+from ..lower.values import Context, Environment, Traced
 from ..plan.parts import resolve
 from ..plan.plan import Plan
 from .context import created_layouts, masked
 from .evaluation import run_program
-from .minibatch import Feed, Feeds, Minibatch, PackedArray, arguments_in_order, gather_rows, pad_rows
+from .minibatch import Feed, Feeds, PackedArray, PackedMinibatch, arguments_in_order, gather_rows, pad_rows
 from .program_cache import plan_of, programs
 from .python_callbacks import CallbackResults
 from .random_streams import RandomState
@@ -46,7 +46,7 @@ def gradients(
     memory = Memory() if memory is None else memory
     variables = [*outputs, *roots]
     plan = plan_of(variables, known)
-    inputs = tuple(_Input.find(plan, resolve(v)) for v in wrt)
+    inputs = tuple(_InputPlace.find(plan, resolve(v)) for v in wrt)
     fed = tuple(cotangent is not None for cotangent in roots.values())
     body = _PullBack(len(outputs), inputs, fed)
     program = programs.program(plan, "gradients", body, True, variant=body)
@@ -78,14 +78,14 @@ def gradients(
     return gradient_results, output_results
 
 
-class _Input(NamedTuple):
+class _InputPlace(NamedTuple):
     """A leaf or an argument by its place, which is the same in all plans that share a program."""
 
     is_leaf: bool
     place: int
 
     @classmethod
-    def find(cls, plan: Plan, variable: Variable) -> _Input | None:
+    def find(cls, plan: Plan, variable: Variable) -> _InputPlace | None:
         """The place of a variable in a plan; None if no output depends on it."""
         if isinstance(variable, Leaf) and variable in plan.leaves:
             return cls(True, plan.leaves.index(variable))
@@ -95,14 +95,14 @@ class _Input(NamedTuple):
         """The variable at this place."""
         return plan.leaves[self.place] if self.is_leaf else plan.arguments[self.place]
 
-    def layout(self, plan: Plan, minibatch: Minibatch) -> LayoutArrays | None:
+    def layout(self, plan: Plan, minibatch: PackedMinibatch) -> LayoutArrays | None:
         """Where the sequences of an argument are; None without a sequence axis. `plan`: that of the program."""
         axis = None if self.is_leaf else plan.arguments[self.place].sequence_axis
         grid = None if axis is None else minibatch.grids.get(axis)
         return None if grid is None else (grid.row, grid.start, grid.length)
 
 
-def _pack_cotangent(root: Variable, feed: Feed, minibatch: Minibatch) -> _Cotangent:
+def _pack_cotangent(root: Variable, feed: Feed, minibatch: PackedMinibatch) -> _Cotangent:
     """The cotangent of a root in the grid of its sequences, as far as this is known on the host."""
     if not isinstance(feed, Ragged):
         return feed
@@ -134,7 +134,7 @@ class _PullBack:
     """
 
     n_outputs: int
-    inputs: tuple[_Input | None, ...]
+    inputs: tuple[_InputPlace | None, ...]
     fed: tuple[bool, ...]
 
     def __call__(
@@ -144,7 +144,7 @@ class _PullBack:
         fed_axes = list(ctx.layouts)
         targets = [None if place is None else place.variable(plan) for place in self.inputs]
         sparse = (v for v in targets if v is not None and env[v].is_sparse)
-        env = env | {v: Value(ctx.array(env[v]), v.dynamic_axes) for v in sparse}
+        env = env | {v: Traced(ctx.array(env[v]), v.dynamic_axes) for v in sparse}
         # As in CNTK, user functions get their backward call for all arguments; returning these gradients too keeps the
         # calls alive in the compiled program.
         if plan.calls_python:
@@ -153,7 +153,7 @@ class _PullBack:
         roots = plan.outputs[self.n_outputs :]
 
         def forward(primals: list[Array]) -> tuple[list[Array], PyTree]:
-            local_env = env | {v: Value(d, v.dynamic_axes) for v, d in zip(differentiated, primals, strict=True)}
+            local_env = env | {v: Traced(d, v.dynamic_axes) for v, d in zip(differentiated, primals, strict=True)}
             execute(plan, ctx, local_env)
             data = [ctx.array(local_env[v]) for v in plan.outputs]
             return data[self.n_outputs :], (data, created_layouts(plan, ctx, fed_axes), state_changes(plan, ctx))

@@ -19,7 +19,7 @@ from ..data.layout import Batch, Layout
 from ..data.packing import Grid, bucket
 from ..data.ragged import Ragged, SparseRows
 from ..data.shape_policy import Prices
-from ..data.shapes import AxisTraits, MinibatchSpace, Shape
+from ..data.shapes import AxisTraits, MinibatchShape, MinibatchSpace
 from ..data.sparse import Sparse
 from ..lower.carry import Memory, slots_of
 from ..plan.parts import resolve
@@ -37,7 +37,7 @@ PackedArray: TypeAlias = "AnyArray | Sparse"
 
 
 @dataclass
-class Minibatch:
+class PackedMinibatch:
     """Arguments packed for a program, and what the host knows of their layouts.
 
     `signature` is equal for minibatches that run the same compiled computation. If sequences continue from the previous
@@ -51,12 +51,12 @@ class Minibatch:
     signature: Hashable
     past: list[Array | None]
     slots: dict[Axis, np.ndarray]
-    shape: Shape
+    shape: MinibatchShape
     work: float  # of the shape, see `MinibatchSpace`
     variant: Hashable  # what else decides on the program
     callback_results: CallbackResults | None = None  # of user functions that were called for this minibatch before
-    alternative: Minibatch | None = None  # in shapes for which a program is wanted
-    others: Sequence[Minibatch] = ()  # the shares of further devices, in the same shapes
+    alternative: PackedMinibatch | None = None  # in shapes for which a program is wanted
+    others: Sequence[PackedMinibatch] = ()  # the shares of further devices, in the same shapes
 
     def extend_signature(self, key: Hashable) -> None:
         """Distinguish computations by something besides their shapes."""
@@ -103,7 +103,7 @@ class MinibatchPacker:
     def pack(
         self, plan: Plan, feeds: Sequence[Feed], memory: Memory, variant: Hashable = (), in_background: bool = False,
         shares: int = 1, agree: Agree | None = None,
-    ) -> Minibatch:
+    ) -> PackedMinibatch:
         """Pack feeds, which are in the order of the arguments of `plan`: this plan or one of the same structure.
 
         `memory`: what delays carry over from the previous minibatch. `variant`: what decides on the computation besides
@@ -134,7 +134,7 @@ class MinibatchPacker:
     def _packed_shares(
         self, packings: Sequence[Packing], plan: Plan, divided: Sequence[Sequence[Feed]], memory: Memory,
         sizes: Sequence[Sizes],
-    ) -> Minibatch:
+    ) -> PackedMinibatch:
         shares = [
             self._packed(packing, plan, feeds, memory, s)
             for packing, feeds, s in zip(packings, divided, sizes, strict=True)
@@ -166,7 +166,9 @@ class MinibatchPacker:
         samples = tuple(map(_sample_key, feeds))
         return Sizes(count, lengths, widths, (variant, starts, samples))
 
-    def _packed(self, packing: Packing, plan: Plan, feeds: Sequence[Feed], memory: Memory, sizes: Sizes) -> Minibatch:
+    def _packed(
+        self, packing: Packing, plan: Plan, feeds: Sequence[Feed], memory: Memory, sizes: Sizes
+    ) -> PackedMinibatch:
         shape = packing.shape
         batch = Batch(np.int32(sizes.number), shape.batch, shape.full) if self.has_batch else None
         grids = dict(zip(self.axes, packing.grids, strict=True))
@@ -184,7 +186,7 @@ class MinibatchPacker:
             tuple(None if p is None else p.shape for p in past),
         )
         work = self.shapes.space.work(shape)
-        return Minibatch(arguments, batch, layouts, grids, signature, past, slots, shape, work, sizes.variant)
+        return PackedMinibatch(arguments, batch, layouts, grids, signature, past, slots, shape, work, sizes.variant)
 
     def _argument(
         self, argument: Variable, feed: Feed, width: int, batch: Batch | None, grids: Mapping[Axis, Grid]
@@ -236,7 +238,7 @@ def _ends(sizes: np.ndarray, parts: int) -> list[int]:
     return [*np.clip(ends, part, number - parts + part), number]
 
 
-def _number_samples(shares: Sequence[Minibatch]) -> None:
+def _number_samples(shares: Sequence[PackedMinibatch]) -> None:
     """Let each share know how many samples are in those before it."""
     before, samples_before = 0, [0] * len(shares[0].layouts)
     for share in shares:
@@ -414,6 +416,6 @@ def _abbreviated(lengths: np.ndarray) -> str:
 
 
 __all__ = [
-    "Agree", "Feed", "Feeds", "Minibatch", "MinibatchPacker", "PackedArray", "arguments_in_order", "gather_rows",
+    "Agree", "Feed", "Feeds", "PackedMinibatch", "MinibatchPacker", "PackedArray", "arguments_in_order", "gather_rows",
     "pad_rows", "shape_key", "unequal_lengths",
 ]

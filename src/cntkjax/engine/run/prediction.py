@@ -16,7 +16,7 @@ from ..lower.carry import Memory
 from ..xla.platform import matmul_precision
 from ..xla.versions import double_precision
 from .evaluation import evaluation_body
-from .minibatch import Feeds, Minibatch, arguments_in_order
+from .minibatch import Feeds, PackedMinibatch, arguments_in_order
 from .program import Program
 from .program_cache import plan_of, programs
 from .random_streams import draw_random_state, random_inputs
@@ -56,7 +56,7 @@ class Prediction:
         results = collect_results(self.outputs, self.program.plan, minibatch, data, layouts)
         return [result.numpy() for result in results]
 
-    def _packed(self, feeds: Feeds, memory: Memory) -> Minibatch:
+    def _packed(self, feeds: Feeds, memory: Memory) -> PackedMinibatch:
         return self.program.pack(self.plan, arguments_in_order(self.plan, feeds), memory)
 
     @property

@@ -21,9 +21,9 @@ from ...graph.build import edits
 from ...graph.errors import BatchSizeError
 from ...graph.settings import Settings
 from ..data.layout import Batch, Layout
-from ..data.shapes import Shape
+from ..data.shapes import MinibatchShape
 from ..lower.carry import Memory
-from ..lower.values import Context, Environment, Value
+from ..lower.values import Context, Environment, Traced
 from ..plan.plan import Plan
 from ..xla.compiler import compiler_options, large_sum_options
 from ..xla.descriptions import NoDescription, digest
@@ -36,7 +36,7 @@ from .context import make_context, value_of_argument
 from .devices import Devices
 from .executables import Executables
 from .handover import Captures, captured
-from .minibatch import Agree, Feed, Minibatch, MinibatchPacker, PackedArray
+from .minibatch import Agree, Feed, MinibatchPacker, PackedArray, PackedMinibatch
 from .prices import MeasuredPrices
 from .python_callbacks import run_until_sizes_settle
 from .random_streams import RandomInputs, random_state_of
@@ -87,7 +87,7 @@ class Program:
         self.prices = MeasuredPrices(in_background=not plan.calls_python)
         self.packer = MinibatchPacker(plan, self.prices)
         self._packing = threading.RLock()
-        self._compiling: list[tuple[Hashable, Shape, Future[Executable | None]]] = []  # in the background
+        self._compiling: list[tuple[Hashable, MinibatchShape, Future[Executable | None]]] = []  # in the background
         self._described_at, self._digest = -1, ""  # the number of edits then, and the description
         self._current_at = edits()
         self.needs_stages = False  # a user function returned another number of samples than it got
@@ -123,7 +123,7 @@ class Program:
         layouts = dict(zip(self.packer.axes, fed.layouts, strict=True))
         ctx = make_context(self.plan, self.training, fed.batch, layouts, fed.random, fed.past)
         env = {v: value_of_argument(v, d) for v, d in zip(self.plan.arguments, fed.arguments, strict=True)}
-        env |= {v: Value(d, ()) for v, d in zip(self.plan.leaves, leaves, strict=True) if d is not None}
+        env |= {v: Traced(d, ()) for v, d in zip(self.plan.leaves, leaves, strict=True) if d is not None}
         return captured(self.body(self.plan, ctx, env, donated, fed.extra))
 
     def _description(self) -> object:
@@ -174,7 +174,7 @@ class Program:
     def pack(
         self, plan: Plan, feeds: Sequence[Feed], memory: Memory, variant: Hashable = (), in_background: bool = True,
         shares: int = 1, agree: Agree | None = None,
-    ) -> Minibatch:
+    ) -> PackedMinibatch:
         """Pack feeds for this program; see `MinibatchPacker.pack`.
 
         Errors: BatchSizeError also if the program is known to need several stages (`run/staged_execution.py`).
@@ -200,8 +200,8 @@ class Program:
         self._compiling[:] = [c for c in self._compiling if not c[2].done()]
 
     def __call__(
-        self, minibatch: Minibatch, leaves: Sequence[Array | None], random: RandomInputs | None, donated: PyTree = (),
-        extra: PyTree = (), capture: Captures | None = None,
+        self, minibatch: PackedMinibatch, leaves: Sequence[Array | None], random: RandomInputs | None,
+        donated: PyTree = (), extra: PyTree = (), capture: Captures | None = None,
     ) -> PyTree:
         """Run the program, compiling it first if the shapes are new. Returns what `body` returns.
 
@@ -236,8 +236,8 @@ class Program:
         return None if capture is not None else outputs[0]()
 
     def compile_in_background(
-        self, minibatch: Minibatch, leaves: Sequence[Array | None], random: RandomInputs | None, donated: PyTree = (),
-        extra: PyTree = (),
+        self, minibatch: PackedMinibatch, leaves: Sequence[Array | None], random: RandomInputs | None,
+        donated: PyTree = (), extra: PyTree = (),
     ) -> None:
         """Begin to compile for what would be the inputs of a call; of arrays, only shapes and types matter."""
         if not self.plan.calls_python:
@@ -250,8 +250,8 @@ class Program:
                     self._compiling.append((minibatch.variant, minibatch.shape, future))
 
     def inputs(
-        self, minibatch: Minibatch, leaves: Sequence[Array | None], random: RandomInputs | None, donated: PyTree = (),
-        extra: PyTree = (),
+        self, minibatch: PackedMinibatch, leaves: Sequence[Array | None], random: RandomInputs | None,
+        donated: PyTree = (), extra: PyTree = (),
     ) -> Inputs:
         """What the executable for a minibatch takes."""
         fed = _Fed(minibatch.arguments, minibatch.batch, minibatch.layouts, random, minibatch.past, extra)
@@ -259,7 +259,7 @@ class Program:
         return donated, leaves, joined(fed) if places_later else _JOINING.attempt(sent, fed, otherwise=fed)
 
     def _run_with_callbacks(
-        self, inputs: Inputs, minibatch: Minibatch, random: RandomInputs | None
+        self, inputs: Inputs, minibatch: PackedMinibatch, random: RandomInputs | None
     ) -> PyTree:
         def run() -> PyTree:
             sizes = self.plan.free_dimension_sizes

@@ -15,7 +15,7 @@ from ...graph.function import Function
 from ...graph.variable import Variable
 from ..data.layout import Batch, Layout
 from ..lower.lower import execute
-from ..lower.values import Context, Value
+from ..lower.values import Context, Traced
 from ..plan.plan import Plan
 
 Argument: TypeAlias = tuple[ArrayLike, ArrayLike | None]
@@ -31,7 +31,7 @@ def run(
             [batch] (None: all of them `time`); so are outputs, with zeros after the end of a sequence.
     Errors: ShapeError if batches are of different sizes.
     """
-    inputs = [_Input(v, *argument) for v, argument in zip(plan.arguments, arguments, strict=True)]
+    inputs = [_SequenceInput(v, *argument) for v, argument in zip(plan.arguments, arguments, strict=True)]
     batch = _common_batch(inputs)
     layouts = {x.axis: x.layout for x in reversed(inputs) if x.axis is not None}
     indices = {node: i for i, node in enumerate(plan.random)}
@@ -40,14 +40,14 @@ def run(
         return key, indices[node]
 
     ctx = Context(training, batch, layouts, stream_of, looped_nodes=plan.looped_nodes)
-    env = {x.variable: Value(x.grid(layouts), x.variable.dynamic_axes) for x in inputs}
-    env |= {v: Value(jnp.asarray(leaf, v.dtype), ()) for v, leaf in zip(plan.leaves, leaves, strict=True)}
+    env = {x.variable: Traced(x.grid(layouts), x.variable.dynamic_axes) for x in inputs}
+    env |= {v: Traced(jnp.asarray(leaf, v.dtype), ()) for v, leaf in zip(plan.leaves, leaves, strict=True)}
     execute(plan, ctx, env)
     updates = {plan.leaves.index(leaf): value for leaf, value in ctx.updates.items()}
     return [_batch_major(ctx, env[v]) for v in plan.outputs], updates
 
 
-class _Input:
+class _SequenceInput:
     """An argument's array, and the layout of its sequences: each in a row of its own."""
 
     def __init__(self, variable: Variable, data: ArrayLike, lengths: ArrayLike | None) -> None:
@@ -80,7 +80,7 @@ class _Input:
         return jnp.where(layout.mask.reshape(*layout.mask.shape, *(1,) * (data.ndim - 2)), data, data[0, 0])
 
 
-def _common_batch(inputs: Sequence[_Input]) -> Batch | None:
+def _common_batch(inputs: Sequence[_SequenceInput]) -> Batch | None:
     sizes = {x.variable: x.size for x in inputs if x.size is not None}
     if len(set(sizes.values())) > 1:
         raise ShapeError(explain(
@@ -92,7 +92,7 @@ def _common_batch(inputs: Sequence[_Input]) -> Batch | None:
     return None if size is None else Batch(jnp.int32(size), size, True)
 
 
-def _batch_major(ctx: Context, value: Value) -> Array:
+def _batch_major(ctx: Context, value: Traced) -> Array:
     """The array of an output. Shapes: [time, rows, *shape] -> [batch, time, *shape], zero in the padding."""
     data = ctx.array(value)
     if ctx.sequence_axis(value.axes) is None:

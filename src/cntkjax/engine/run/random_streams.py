@@ -15,7 +15,7 @@ from ..._typing import AnyArray
 from ...graph.cells import Changes
 from ...graph.function import Function
 from ...graph.mersenne import MersenneTwister64
-from ...graph.streams import Place, Streams
+from ...graph.streams import StreamPlace, Streams
 from ...graph.variable import Leaf, value_of
 from ..plan.parts import resolve
 from ..plan.plan import Plan
@@ -57,7 +57,7 @@ def draw_random_state(plan: Plan, streams: Streams, training: bool) -> RandomSta
 
 def after_drawing(states: RandomState, streams: Streams, training: bool) -> Changes:
     """What changes when streams move on, past what was drawn."""
-    return streams.after({n: Place(state.seed, state.end, n.seedings) for n, state in states.items()}, training)
+    return streams.after({n: StreamPlace(state.seed, state.end, n.seedings) for n, state in states.items()}, training)
 
 
 def random_inputs(plan: Plan, states: RandomState) -> RandomInputs | None:
@@ -85,20 +85,20 @@ def random_state_of(plan: Plan, inputs: RandomInputs | None) -> RandomState:
 class _Generator:
     """The generator of a node: `numbers` were drawn at the offset `begin`, and the next ones are at `end`."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: StreamPlace) -> None:
         self.seed, self.begin, self.end = place.seed, place.offset, place.offset
         self.twister = MersenneTwister64(place.seed)
         self.twister.skip(place.offset)
         self.numbers: AnyArray | None = None
         self.weights: AnyArray | None = None  # from which the numbers were drawn
 
-    def serves(self, place: Place, weights: AnyArray | None) -> bool:
+    def serves(self, place: StreamPlace, weights: AnyArray | None) -> bool:
         """True if the numbers at this place are the next ones, or those drawn last from the same weights."""
         is_last = place.offset == self.begin and weights is self.weights
         return self.seed == place.seed and (is_last or place.offset == self.end)
 
 
-def _drawn(node: Function, place: Place, generators: dict[Function, _Generator]) -> _Generator:
+def _drawn(node: Function, place: StreamPlace, generators: dict[Function, _Generator]) -> _Generator:
     """The generator of a node after drawing its numbers at this place."""
     generator = generators.pop(node, None)  # put back below: what an interrupt leaves half drawn is drawn again
     leaf = resolve(node.node_inputs[0]) if node.node_inputs else None

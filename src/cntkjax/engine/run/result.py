@@ -15,7 +15,7 @@ from ..data.interchange import ragged_from_grid
 from ..data.ragged import Ragged, SparseRows
 from ..data.sparse import Sparse, dense
 from ..plan.plan import Plan
-from .minibatch import Minibatch
+from .minibatch import PackedMinibatch
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -27,7 +27,7 @@ LayoutArrays: TypeAlias = "tuple[AnyArray, AnyArray, AnyArray]"  # row, start an
 class Result:
     """The value of one variable.
 
-    Shapes: data as in `Value` with a layout; `layout` holds row, start, length, or None without a sequence axis.
+    Shapes: data as in `Traced` with a layout; `layout` holds row, start, length, or None without a sequence axis.
     """
 
     variable: Variable
@@ -81,7 +81,7 @@ class Result:
 
 
 def collect_results(
-    variables: Sequence[Variable], plan: Plan, minibatch: Minibatch, data: Sequence[AnyArray | Sparse | None],
+    variables: Sequence[Variable], plan: Plan, minibatch: PackedMinibatch, data: Sequence[AnyArray | Sparse | None],
     layouts: Mapping[int, LayoutArrays],
 ) -> list[Result]:
     """Results with the data of a program's outputs, except those whose data are None.

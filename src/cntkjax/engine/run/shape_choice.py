@@ -17,9 +17,9 @@ from ...graph.axis import Axis
 from ...graph.variable import Variable
 from ..data.packing import Grid, first_fit, pack, pack_with_more_rows
 from ..data.shape_policy import Prices, ShapePolicy
-from ..data.shapes import Lengths, MinibatchSpace, Need, Shape
+from ..data.shapes import Lengths, MinibatchShape, MinibatchSpace, Need
 
-_Policy: TypeAlias = ShapePolicy[Need, Shape]
+_Policy: TypeAlias = ShapePolicy[Need, MinibatchShape]
 _CHOOSING = BestEffort("choose a shape for a minibatch by those before it", "it runs in its own")
 _REMEMBERING = BestEffort("remember the sizes of a minibatch", "they do not count in the choice of shapes")
 _IMPROVING = BestEffort("look for better fitting shapes", "minibatches run in the programs that there are")
@@ -29,7 +29,7 @@ _CAPACITY = 64  # sizes that are remembered of a variable
 class Packing(NamedTuple):
     """The shape in which a minibatch runs, and its sequences in grids, in the order of the sequence axes."""
 
-    shape: Shape
+    shape: MinibatchShape
     grids: list[Grid]
 
 
@@ -120,7 +120,9 @@ class ShapeChoice:
         shape = self.policy(sizes[0].variant).wanted()
         return None if shape is None else self._packings(shape, sizes, sizes if agreed is None else agreed.sizes)
 
-    def _packings(self, shape: Shape, sizes: Sequence[Sizes], everyone: Sequence[Sizes]) -> list[Packing] | None:
+    def _packings(
+        self, shape: MinibatchShape, sizes: Sequence[Sizes], everyone: Sequence[Sizes]
+    ) -> list[Packing] | None:
         """The sequences of each share in a shape; None if they do not fit, or those of `everyone` do not."""
         if any(self.space.cost(shape, s.need) == inf for s in everyone):
             return None
@@ -130,7 +132,7 @@ class ShapeChoice:
         return None if any(g is None for share in grids for g in share) else _alike(shape, cast(Any, grids), everyone)
 
     def _packings_with_more_rows(
-        self, shape: Shape, sizes: Sequence[Sizes], everyone: Sequence[Sizes]
+        self, shape: MinibatchShape, sizes: Sequence[Sizes], everyone: Sequence[Sizes]
     ) -> list[Packing]:
         """The sequences of each share in a shape that has as many more rows as those of `everyone` need."""
         if len(everyone) > 1 and any(self.space.cost(shape, s.need) == inf for s in everyone):
@@ -152,13 +154,13 @@ def _need(sizes: Sequence[Sizes]) -> Need:
     return reduce(Need.joined, (s.need for s in sizes))
 
 
-def _fit(sizes: Sizes, shape: Shape) -> bool:
+def _fit(sizes: Sizes, shape: MinibatchShape) -> bool:
     """Whether sequences that are no more than the cells of a shape can be placed in it."""
     grids = zip(sizes.lengths.values(), shape.grids, strict=True)
     return all(grid.simple or first_fit(n, grid.time, grid.rows) is not None for n, grid in grids)
 
 
-def _alike(shape: Shape, shares: Sequence[Sequence[Grid]], everyone: Sequence[Sizes]) -> list[Packing]:
+def _alike(shape: MinibatchShape, shares: Sequence[Sequence[Grid]], everyone: Sequence[Sizes]) -> list[Packing]:
     """Packings of shares, with masks in all of them if one of `everyone` needs any."""
     full = [all(_fills(s.need, axis, shape) for s in everyone) for axis in range(len(shape.grids))]
     return [
@@ -167,7 +169,7 @@ def _alike(shape: Shape, shares: Sequence[Sequence[Grid]], everyone: Sequence[Si
     ]
 
 
-def _fills(need: Need, axis: int, shape: Shape) -> bool:
+def _fills(need: Need, axis: int, shape: MinibatchShape) -> bool:
     grid = shape.grids[axis]
     return need.number == shape.batch and need.lengths[axis].total == grid.time * grid.rows
 

@@ -21,7 +21,7 @@ from ..plan.plan import Plan
 from ..xla.sibling_kernels import joined_siblings
 from ..xla.versions import double_precision
 from .handover import STATE, copied, settle
-from .minibatch import Minibatch, unequal_lengths
+from .minibatch import PackedMinibatch, unequal_lengths
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ def state_changes(plan: Plan, ctx: Context) -> StateChanges:
     return StateChanges(joined_siblings(updates), [ctx.carried_out.get(n) for n in plan.delays], lengths)
 
 
-def computed_lengths_error(plan: Plan, minibatch: Minibatch, changes: StateChanges) -> AxisError | None:
+def computed_lengths_error(plan: Plan, minibatch: PackedMinibatch, changes: StateChanges) -> AxisError | None:
     """The error if lengths of sequences that a program computes differ, but have to be equal."""
     if not plan.computed_equal_lengths:
         return None
@@ -59,7 +59,7 @@ def computed_lengths_error(plan: Plan, minibatch: Minibatch, changes: StateChang
     return None
 
 
-def changes_of_cells(plan: Plan, minibatch: Minibatch, memory: Memory, changes: StateChanges) -> Changes:
+def changes_of_cells(plan: Plan, minibatch: PackedMinibatch, memory: Memory, changes: StateChanges) -> Changes:
     """New values of leaves, and in `memory` what delays carry over to the next minibatch."""
     cells = dict(memory.after(plan.delays, changes.carried, minibatch.slots))
     for i, value in changes.updates.items():

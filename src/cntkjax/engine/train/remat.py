@@ -17,7 +17,7 @@ from ..._typing import PyTree
 from ...graph.variable import Variable
 from ..data.layout import Batch, Layout
 from ..lower.lower import run_part
-from ..lower.values import Context, Environment, Value
+from ..lower.values import Context, Environment, Traced
 from ..plan.parts import Part, inputs_of, outputs_of
 from ..plan.plan import Plan
 
@@ -31,7 +31,7 @@ def execute_in_segments(plan: Plan, ctx: Context, env: Environment) -> None:
 def _run_segment(ctx: Context, parts: Sequence[Part], leaving: Sequence[Variable], env: Environment) -> None:
     entering = [v for v in dict.fromkeys(u for part in parts for u in inputs_of(part)) if v in env]
     axes = list(ctx.layouts)
-    values: dict[Variable, Value] = {}
+    values: dict[Variable, Traced] = {}
     inner = ctx
 
     def compute(data: Sequence[PyTree], layouts: Sequence[Layout], batch: Batch | None) -> PyTree:

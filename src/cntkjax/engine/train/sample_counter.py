@@ -9,7 +9,7 @@ from ...graph.variable import Variable, producer
 from ..lower.carry import Memory
 from ..plan.parts import resolve
 from ..plan.plan import Plan
-from ..run.minibatch import Feeds, Minibatch
+from ..run.minibatch import Feeds, PackedMinibatch
 from ..run.staged_execution import evaluate
 
 
@@ -24,7 +24,7 @@ class SampleCounter:
         self._plan, self._memory = plan, memory
         self._counts: dict[Hashable, int] = {}  # by the signature of minibatches
 
-    def count(self, minibatch: Minibatch, feeds: Feeds) -> int:
+    def count(self, minibatch: PackedMinibatch, feeds: Feeds) -> int:
         """The number of samples, from what was fed; where only a program knows it, that is run and waited for."""
         samples = minibatch.samples(self.source.dynamic_axes)
         if self._plan.makes_batch and self.source.dynamic_axes:

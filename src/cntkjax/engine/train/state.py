@@ -16,7 +16,7 @@ from .loss_scale import LossScale
 from .update import Gradients, TrainedState
 
 
-class Pending(NamedTuple):
+class Accumulated(NamedTuple):
     """What waits for the next minibatch: gradients that no learner has used yet, and the loss scale.
 
     Units: `samples` and `minibatches` count what the gradients are sums over.
@@ -35,7 +35,7 @@ class TrainingState:
     """
 
     def __init__(
-        self, plan: Plan, learners: Sequence[StepLearner], memory: Memory, pending: Cell[Pending]
+        self, plan: Plan, learners: Sequence[StepLearner], memory: Memory, pending: Cell[Accumulated]
     ) -> None:
         self.learners, self.memory, self.pending = learners, memory, pending
         self.parameters: list[list[Leaf]] = [list(learner.parameters) for learner in learners]
@@ -67,4 +67,4 @@ class TrainingState:
         return changes
 
 
-__all__ = ["Pending", "TrainingState"]
+__all__ = ["Accumulated", "TrainingState"]

@@ -26,7 +26,7 @@ from ..debug.checked import check
 from ..lower.carry import Memory
 from ..plan.plan import Plan
 from ..run.handover import STATE, Attempt, Captures, hand_over, replace_state, settle
-from ..run.minibatch import Feed, Feeds, Minibatch, arguments_in_order
+from ..run.minibatch import Feed, Feeds, PackedMinibatch, arguments_in_order
 from ..run.program import Program
 from ..run.random_streams import RandomState, after_drawing, draw_random_state, random_inputs
 from ..run.result import Result, collect_results
@@ -35,7 +35,7 @@ from ..run.state import changes_of_cells, computed_lengths_error, leaf_array, ou
 from ..xla.versions import double_precision
 from .learner import StepLearner
 from .sample_counter import SampleCounter
-from .state import Pending, TrainingState
+from .state import Accumulated, TrainingState
 from .step_body import StepBody, StepOptions, StepOutputs
 from .update import Gradients, Hyperparameters
 from .ways import Agreement, Exchange, InOneProgram, LocalExchange
@@ -83,7 +83,7 @@ def no_account(agreement: Agreement) -> Conclusion:
 
 
 @dataclass(frozen=True)
-class Part:
+class WorkersPart:
     """What a worker contributes to an update in a program of its own.
 
     `gradients`: None without data. `sums`: of the criteria. `samples`: of its minibatch. `changes`: what its forward
@@ -110,7 +110,7 @@ class Step:
 
     def __init__(
         self, criteria: Sequence[Variable], outputs: Sequence[Variable], learners: Sequence[StepLearner],
-        memory: Memory | None = None, options: StepOptions = StepOptions(), pending: Cell[Pending] | None = None,
+        memory: Memory | None = None, options: StepOptions = StepOptions(), pending: Cell[Accumulated] | None = None,
     ) -> None:
         self.criteria, self.outputs, self.learners = list(criteria), list(outputs), list(learners)
         self.memory = Memory() if memory is None else memory
@@ -118,7 +118,7 @@ class Step:
         self.plan = Plan([*self.criteria, *self.outputs])
         self.sample_counter = SampleCounter(self.criteria[0], self.plan, self.memory)
         self._check_options()
-        self.state = TrainingState(self.plan, self.learners, self.memory, pending or Cell(Pending()))
+        self.state = TrainingState(self.plan, self.learners, self.memory, pending or Cell(Accumulated()))
         trained = {p for group in self.state.parameters for p in group}
         self.untrained_leaves = [None if leaf in trained else leaf for leaf in self.plan.leaves]
         transforms = [learner.transform for learner in self.learners]
@@ -196,7 +196,7 @@ class Step:
         return pending.minibatches + 1 < self.options.accumulate, pending.gradients is None
 
     # ---- packing, and what workers agree on
-    def _agreed(self, feeds: Feeds, exchange: Exchange) -> tuple[Minibatch, int, Agreement | None]:
+    def _agreed(self, feeds: Feeds, exchange: Exchange) -> tuple[PackedMinibatch, int, Agreement | None]:
         """The minibatch, its samples, and what the workers have agreed on; None if they will when it is computed."""
         plan, pack = self.plan, self.program.pack
         in_order = arguments_in_order(plan, feeds)
@@ -226,7 +226,7 @@ class Step:
         has_empty = any(feed.lengths is not None and not feed.lengths.all() for feed in ragged)
         return 1 if is_cut or has_empty or len(numbers) != 1 or min(numbers) < devices else devices
 
-    def _digest(self, minibatch: Minibatch) -> str:
+    def _digest(self, minibatch: PackedMinibatch) -> str:
         """A text that is equal, in all processes, for minibatches that run the same program."""
         digest = self._shapes.get(minibatch.signature)
         if digest is None:
@@ -237,7 +237,7 @@ class Step:
 
     # ---- the ways of a step
     def _run_in_one_program(
-        self, way: InOneProgram, minibatch: Minibatch, samples: int, conclusion: Conclusion
+        self, way: InOneProgram, minibatch: PackedMinibatch, samples: int, conclusion: Conclusion
     ) -> Outcome:
         pending = self.state.pending.value
         total, minibatches = pending.samples + samples, pending.minibatches + 1
@@ -250,25 +250,25 @@ class Step:
             learned = () if hypers is None else (counts.learned, hypers)
             outcome = Outcome.of_sums(computed.sums, counts.reported, outputs, *learned)
             remaining = (0, 0) if updates else (total, minibatches)
-            after = Pending(computed.gradients, *remaining, computed.state.loss_scale)
+            after = Accumulated(computed.gradients, *remaining, computed.state.loss_scale)
             return conclusion(outcome, {**changes, self.state.pending: after}), outcome
 
         return self._run_program(way, minibatch, hypers, conclude)
 
-    def _computed_part(self, minibatch: Minibatch, samples: int) -> Part:
+    def _computed_part(self, minibatch: PackedMinibatch, samples: int) -> WorkersPart:
         """Gradients for another program to update with."""
 
-        def conclude(computed: StepOutputs, changes: Changes) -> tuple[Changes, Part]:
+        def conclude(computed: StepOutputs, changes: Changes) -> tuple[Changes, WorkersPart]:
             outputs = self._results(minibatch, computed)
             moved = self.state.after(computed.state)  # what was donated comes back
             later = {cell: value for cell, value in changes.items() if cell not in moved}
-            return moved, Part(computed.gradients, computed.sums, samples, outputs, later)
+            return moved, WorkersPart(computed.gradients, computed.sums, samples, outputs, later)
 
         way = self._local.in_one_program(Agreement(samples))
         return self._run_program(way, minibatch, None, conclude)
 
     def _run_program(
-        self, way: InOneProgram, minibatch: Minibatch, hypers: Sequence[Hyperparameters | None] | None,
+        self, way: InOneProgram, minibatch: PackedMinibatch, hypers: Sequence[Hyperparameters | None] | None,
         conclude: Callable[[StepOutputs, Changes], tuple[Changes, T]],
     ) -> T:
         """Run the program of this way, and commit what `conclude` makes of its outputs and of what they change.
@@ -308,7 +308,7 @@ class Step:
             raise result
         return result
 
-    def _results(self, minibatch: Minibatch, computed: StepOutputs) -> list[Result]:
+    def _results(self, minibatch: PackedMinibatch, computed: StepOutputs) -> list[Result]:
         variables = [*self.criteria, *self.outputs]
         return collect_results(variables, self.program.plan, minibatch, computed.data, computed.layouts)
 
@@ -326,7 +326,7 @@ class Step:
             replace_state(part.changes)
             return Outcome.of_sums(part.sums, part.samples, list(part.outputs))
 
-    def _part_in_stages(self, feeds: Feeds, error: BatchSizeError) -> Part:
+    def _part_in_stages(self, feeds: Feeds, error: BatchSizeError) -> WorkersPart:
         computed = [*self.criteria, *self.outputs, self.sample_counter.source]
         stages = StagedExecution(computed, feeds, error, bool(self.learners), self.memory.streams)
         if self.options != StepOptions():
@@ -339,18 +339,18 @@ class Step:
         sums = [_sum(result) for result in results[: len(self.criteria)]]
         samples, outputs = sample_source.samples, results[len(self.criteria) :]
         if not self.learners:
-            return Part(None, sums, samples, outputs)
+            return WorkersPart(None, sums, samples, outputs)
         parameters = [p for group in self.state.parameters for p in group]
         by_parameter = dict(zip(parameters, stages.backward({self.criteria[0]: None}, parameters), strict=True))
         gradients = [[stages.by_rows(by_parameter[p]) for p in group] for group in self.state.parameters]
-        return Part(gradients, sums, samples, outputs)
+        return WorkersPart(gradients, sums, samples, outputs)
 
     def attempt(self, leaves: Iterable[Leaf] = ()) -> Attempt:
         """A scope for a step in pieces, at whose end all state that it changes, these leaves too, is as before."""
         return Attempt([*self.state.cells, *map(cell_of, leaves)])
 
     def exchange_and_update(
-        self, exchange: Exchange | None, part: Part = Part(), account: Account = no_account,
+        self, exchange: Exchange | None, part: WorkersPart = WorkersPart(), account: Account = no_account,
         agreement: Agreement | None = None,
     ) -> Outcome:
         """Update with the gradients of all workers, without waiting for the device; this one may have none.
@@ -395,4 +395,4 @@ def _sum(result: Result) -> float:
     return float(sum(a.sum(dtype=np.float64) for a in (data if isinstance(data, list) else [data])))
 
 
-__all__ = ["Account", "Conclusion", "StepOptions", "Outcome", "Part", "Step", "no_account"]
+__all__ = ["Account", "Conclusion", "StepOptions", "Outcome", "WorkersPart", "Step", "no_account"]

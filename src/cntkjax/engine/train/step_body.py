@@ -13,7 +13,7 @@ from ..._typing import Array, DTypeLike, PyTree
 from ...graph.variable import Leaf, Variable
 from ..lower.lower import execute
 from ..lower.rows import Rows, add_gradients, computed_rows, lookups
-from ..lower.values import Context, Environment, Value
+from ..lower.values import Context, Environment, Traced
 from ..plan.plan import Plan
 from ..run.context import created_layouts, sum_over_samples
 from ..run.result import LayoutArrays
@@ -84,7 +84,7 @@ class StepBody:
         others = [p for p in parameters if p not in looked_up]
 
         def loss(values: list[list[Array]], argument_data: list[Array]) -> tuple[Array, PyTree]:
-            local_env = env | {v: Value(d, v.dynamic_axes) for v, d in zip(arguments, argument_data, strict=True)}
+            local_env = env | {v: Traced(d, v.dynamic_axes) for v, d in zip(arguments, argument_data, strict=True)}
             local_env |= self._parameter_values(values)
             for p, lookup in looked_up.items():
                 lookup.substitute(ctx, local_env.pop(p))
@@ -136,9 +136,9 @@ class StepBody:
         groups = zip(self.parameters, arrays, strict=True)
         return [[f(p, a) for p, a in zip(group, of_group, strict=True)] for group, of_group in groups]
 
-    def _parameter_values(self, arrays: Sequence[Sequence[Array]]) -> dict[Variable, Value]:
+    def _parameter_values(self, arrays: Sequence[Sequence[Array]]) -> dict[Variable, Traced]:
         groups = zip(self.parameters, arrays, strict=True)
-        return {p: Value(a, ()) for group, of_group in groups for p, a in zip(group, of_group, strict=True)}
+        return {p: Traced(a, ()) for group, of_group in groups for p, a in zip(group, of_group, strict=True)}
 
 
 def _finite_changes(plan: Plan, env: Environment, changes: StateChanges) -> StateChanges:

@@ -25,7 +25,7 @@ class Needs(NamedTuple):
     temporary: int
 
 
-class Memory(NamedTuple):
+class MemoryNeeds(NamedTuple):
     """Units: bytes; 0 where it is not known."""
 
     free: int
@@ -41,19 +41,19 @@ def needs(compiled: jax.stages.Compiled) -> Needs | None:
     return None
 
 
-def memory(device: jax.Device) -> Memory:
+def memory(device: jax.Device) -> MemoryNeeds:
     """What a device has."""
     if device.platform == "cpu":
         return _host_memory()
     stats = device.memory_stats() or {}
     total = int(stats.get("bytes_limit", 0))
-    return Memory(total - int(stats.get("bytes_in_use", 0)), total)
+    return MemoryNeeds(total - int(stats.get("bytes_in_use", 0)), total)
 
 
-def _host_memory() -> Memory:
+def _host_memory() -> MemoryNeeds:
     """The memory of this machine, or of this process if it has a limit (`ulimit -v`)."""
     if not sys.platform.startswith("linux"):
-        return Memory(0, 0)
+        return MemoryNeeds(0, 0)
     import resource  # not on Windows
 
     page = os.sysconf("SC_PAGE_SIZE")
@@ -65,7 +65,7 @@ def _host_memory() -> Memory:
     if limit != resource.RLIM_INFINITY and limit < total:
         used = page * int(Path("/proc/self/statm").read_text().split()[0])
         free, total = min(free, max(0, limit - used)), limit
-    return Memory(free, total)
+    return MemoryNeeds(free, total)
 
 
 def is_out_of_memory(error: Exception) -> bool:
@@ -101,4 +101,4 @@ def _size(size: int) -> str:
     return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
 
 
-__all__ = ["Memory", "Needs", "fits", "is_out_of_memory", "memory", "needs", "out_of_memory"]
+__all__ = ["MemoryNeeds", "Needs", "fits", "is_out_of_memory", "memory", "needs", "out_of_memory"]

@@ -6,11 +6,11 @@ import numpy as np
 
 from .checks import check_size
 from .slices import END, ranges_of, split_sizes
-from .table import Node, folds
+from .table import OnnxNode, folds
 
 
 @folds("Identity", "Cast")
-def _folded_cast(node: Node) -> np.ndarray:
+def _folded_cast(node: OnnxNode) -> np.ndarray:
     value = node.array(0)
     if node.op == "Identity" or value.dtype == object:
         return value
@@ -21,25 +21,25 @@ def _folded_cast(node: Node) -> np.ndarray:
 
 
 @folds("Reshape")
-def _folded_reshape(node: Node) -> np.ndarray:
+def _folded_reshape(node: OnnxNode) -> np.ndarray:
     value, shape = node.array(0), node.integers(1)
     shape = [value.shape[i] if d == 0 and not node.integer("allowzero", 0) else d for i, d in enumerate(shape)]
     return value.reshape(shape)
 
 
 @folds("Transpose")
-def _folded_transpose(node: Node) -> np.ndarray:
+def _folded_transpose(node: OnnxNode) -> np.ndarray:
     return np.transpose(node.array(0), node.ints("perm"))
 
 
 @folds("Squeeze")
-def _folded_squeeze(node: Node) -> np.ndarray:
+def _folded_squeeze(node: OnnxNode) -> np.ndarray:
     axes = node.axes(1)
     return np.squeeze(node.array(0), None if axes is None else tuple(axes))
 
 
 @folds("Unsqueeze")
-def _folded_unsqueeze(node: Node) -> np.ndarray:
+def _folded_unsqueeze(node: OnnxNode) -> np.ndarray:
     value, axes = node.array(0), node.axes(1) or []
     if value.ndim + len(axes) > 32:
         raise node.error(f"{len(axes)} new axes")
@@ -47,14 +47,14 @@ def _folded_unsqueeze(node: Node) -> np.ndarray:
 
 
 @folds("Concat")
-def _folded_concat(node: Node) -> np.ndarray:
+def _folded_concat(node: OnnxNode) -> np.ndarray:
     values = [node.array(i) for i in range(len(node))]
     check_size(sum(v.size for v in values), node.where)
     return np.concatenate(values, node.integer("axis", 1))
 
 
 @folds("Slice")
-def _folded_slice(node: Node) -> np.ndarray:
+def _folded_slice(node: OnnxNode) -> np.ndarray:
     value = node.array(0)
     slices = [slice(None)] * value.ndim
     for axis, begin, end, step in zip(*ranges_of(node, value.ndim), strict=True):
@@ -63,14 +63,14 @@ def _folded_slice(node: Node) -> np.ndarray:
 
 
 @folds("Split")
-def _folded_split(node: Node) -> list[np.ndarray]:
+def _folded_split(node: OnnxNode) -> list[np.ndarray]:
     value, axis = node.array(0), node.integer("axis", 0)
     sizes = split_sizes(node, value.shape[axis], len(node.proto.output))
     return np.split(value, np.cumsum(sizes)[:-1], axis)
 
 
 @folds("Gather")
-def _folded_gather(node: Node) -> np.ndarray:
+def _folded_gather(node: OnnxNode) -> np.ndarray:
     value, indices = node.array(0), node.array(1)
     if indices.dtype == object:
         raise node.error("its indices depend on the size of a free axis")
@@ -82,7 +82,7 @@ def _folded_gather(node: Node) -> np.ndarray:
 
 
 @folds("ReduceProd")
-def _folded_product(node: Node) -> np.ndarray:
+def _folded_product(node: OnnxNode) -> np.ndarray:
     value = node.array(0)
     keep = bool(node.integer("keepdims", 1))
     axes = node.axes(1)

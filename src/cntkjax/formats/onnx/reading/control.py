@@ -9,17 +9,17 @@ import numpy as np
 
 from .... import ops
 from .checks import MAX_UNROLLED
-from .table import Node, reads
-from .values import FLOAT, Dim, Outputs, Tensor
+from .table import OnnxNode, reads
+from .values import FLOAT, Dim, OnnxTensor, Outputs
 
 if TYPE_CHECKING:
     from onnx import GraphProto
 
-    from .graph import Reader
+    from .graph import GraphReader
 
 
 @reads("If")
-def _if(node: Node) -> Outputs:
+def _if(node: OnnxNode) -> Outputs:
     condition = _known_scalar(node.tensor(0))
     if condition is None:
         raise node.error("only conditions that do not depend on data can be read")
@@ -30,7 +30,7 @@ def _if(node: Node) -> Outputs:
     return [inner.output(o.name) for o in graph.output]
 
 
-def _known_scalar(tensor: Tensor) -> int | bool | None:
+def _known_scalar(tensor: OnnxTensor) -> int | bool | None:
     """The value of a condition or a count; None if the data determine it."""
     value = tensor.array if tensor.is_known else None
     if value is None or value.size != 1:
@@ -43,13 +43,13 @@ def _known_scalar(tensor: Tensor) -> int | bool | None:
 class _Loop:
     """The state between the iterations: `carried` values, and the values of each iteration so far."""
 
-    node: Node
+    node: OnnxNode
     graph: GraphProto
-    carried: list[Tensor]
+    carried: list[OnnxTensor]
     goes_on: bool
-    steps: list[list[Tensor]] = field(default_factory=list)
+    steps: list[list[OnnxTensor]] = field(default_factory=list)
 
-    def iterate(self, weights: Reader, i: int) -> None:
+    def iterate(self, weights: GraphReader, i: int) -> None:
         """Read the body once more. `weights` knows its initializers, which all iterations share."""
         inner = weights.inside()
         values = [inner.constant(np.asarray(i, np.int64)), inner.constant(np.asarray(True)), *self.carried]
@@ -64,7 +64,7 @@ class _Loop:
 
 
 @reads("Loop")
-def _loop(node: Node) -> Outputs:
+def _loop(node: OnnxNode) -> Outputs:
     """Each iteration becomes nodes of its own; values that it collects are stacked."""
     graph = node.attribute("body")
     count = max(len(node) - 2, 0)
@@ -87,7 +87,7 @@ def _loop(node: Node) -> Outputs:
     return [*loop.carried, *(_stacked(node, list(values)) for values in zip(*loop.steps, strict=True))]
 
 
-def _trip_count(node: Node) -> int | None:
+def _trip_count(node: OnnxNode) -> int | None:
     """The largest number of iterations; None if only the condition limits it."""
     if not node.has(0):
         return None
@@ -99,11 +99,11 @@ def _trip_count(node: Node) -> int | None:
     return int(count)
 
 
-def _stacked(node: Node, values: list[Tensor]) -> Tensor:
+def _stacked(node: OnnxNode, values: list[OnnxTensor]) -> OnnxTensor:
     """The values of all iterations along a new first axis."""
     kind = values[0].kind
     arrays = [v.array if v.is_known else None for v in values]
     if kind != FLOAT and all(a is not None for a in arrays):
         return node.reader.constant(np.stack([a for a in arrays if a is not None]))
     steps = [ops.expand_dims(v.variable, -len(v.shape) - 1) for v in values]
-    return Tensor(kind, (ops.splice(*steps, axis=0) if len(steps) > 1 else steps[0]).output)
+    return OnnxTensor(kind, (ops.splice(*steps, axis=0) if len(steps) > 1 else steps[0]).output)

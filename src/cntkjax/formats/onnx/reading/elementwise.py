@@ -11,7 +11,7 @@ from .... import ops
 from ....ops.functions import Function
 from ....variables import Constant
 from ..one_to_one import BINARY, COMPARISONS, LOGIC, UNARY
-from .table import Node, folds, reads
+from .table import OnnxNode, folds, reads
 from .values import BOOL, FLOAT, INT, Operand, Outputs, apply_primitive
 
 _PRIMITIVES = {onnx_name: primitive for primitive, onnx_name in (UNARY | BINARY | COMPARISONS).items()}
@@ -19,18 +19,18 @@ _BLOCKS: dict[str, Callable[..., Function]] = {"Ceil": ops.ceil, "Softplus": ops
 
 
 @reads(*UNARY.values())
-def _unary(node: Node) -> Outputs:
+def _unary(node: OnnxNode) -> Outputs:
     return node.of_kind(apply_primitive(_PRIMITIVES[node.op], [node.operand()]))
 
 
 @reads(*_BLOCKS)
-def _block(node: Node) -> Outputs:
+def _block(node: OnnxNode) -> Outputs:
     return node.of_kind(_BLOCKS[node.op](node.operand()))
 
 
 @reads("Cast", "CastLike")
 @reads("Identity", same_elements=True)
-def _cast(node: Node) -> Outputs:
+def _cast(node: OnnxNode) -> Outputs:
     """Integers are represented by floats: casts to integers truncate, and casts to booleans give 0 and 1."""
     source = node.tensor(0)
     if node.op == "Identity":
@@ -65,25 +65,25 @@ def _truncated(x: Operand) -> Operand:
 
 
 @reads(*BINARY.values())
-def _binary(node: Node) -> Outputs:
+def _binary(node: OnnxNode) -> Outputs:
     return node.of_kind(apply_primitive(_PRIMITIVES[node.op], _of_one_type(node)))
 
 
-def _of_one_type(node: Node) -> list[Operand]:
+def _of_one_type(node: OnnxNode) -> list[Operand]:
     """Both operands, the second cast to the type of the first; they may differ for exponents and the like."""
     a, b = node.operand(0), node.operand(1)
     return [a, b if a.dtype is b.dtype else ops.cast(b, a.dtype)]
 
 
 @reads("Div")
-def _div(node: Node) -> Outputs:
+def _div(node: OnnxNode) -> Outputs:
     a, b = _of_one_type(node)
     quotient = ops.element_divide(a, b)
     return node.of_kind(_truncated(quotient) if node.kind == INT else quotient)
 
 
 @reads("Mod")
-def _mod(node: Node) -> Outputs:
+def _mod(node: OnnxNode) -> Outputs:
     a, b = _of_one_type(node)
     quotient = ops.element_divide(a, b)
     truncated = _truncated(quotient) if node.integer("fmod", 0) else ops.floor(quotient)
@@ -91,17 +91,17 @@ def _mod(node: Node) -> Outputs:
 
 
 @reads(*COMPARISONS.values())
-def _compare(node: Node) -> Outputs:
+def _compare(node: OnnxNode) -> Outputs:
     return node.of_kind(apply_primitive(_PRIMITIVES[node.op], _of_one_type(node)), BOOL)
 
 
 @reads(*LOGIC)
-def _logic(node: Node) -> Outputs:
+def _logic(node: OnnxNode) -> Outputs:
     return node.of_kind(getattr(ops, f"element_{node.op.lower()}")(*node.operands()), BOOL)
 
 
 @reads("Where")
-def _where(node: Node) -> Outputs:
+def _where(node: OnnxNode) -> Outputs:
     kind = node.tensor(1).kind
     condition, x, y = (node.operand(i) for i in range(3))
     if condition.dtype is not x.dtype:
@@ -110,7 +110,7 @@ def _where(node: Node) -> Outputs:
 
 
 @reads("Max", "Min", "Sum", "Mean")
-def _variadic(node: Node) -> Outputs:
+def _variadic(node: OnnxNode) -> Outputs:
     xs = node.operands()
     if not xs:
         raise node.error("there are no operands")
@@ -123,7 +123,7 @@ def _variadic(node: Node) -> Outputs:
 
 
 @reads("Clip")
-def _clip(node: Node) -> Outputs:
+def _clip(node: OnnxNode) -> Outputs:
     x = node.operand()
     low, high = _bounds(node, x)
     if low is not None and high is not None:
@@ -133,7 +133,7 @@ def _clip(node: Node) -> Outputs:
     return node.of_kind(ops.alias(x) if clipped is x else clipped, node.tensor(0).kind)
 
 
-def _bounds(node: Node, x: Operand) -> list[Operand | None]:
+def _bounds(node: OnnxNode, x: Operand) -> list[Operand | None]:
     """The smallest and the largest value of a Clip; None where it has no bound."""
     if node.opset >= 11:
         return [node.operand(i) if node.has(i) else None for i in (1, 2)]
@@ -143,52 +143,52 @@ def _bounds(node: Node, x: Operand) -> list[Operand | None]:
 
 # ---- activations
 @reads("LeakyRelu")
-def _leaky_relu(node: Node) -> Outputs:
+def _leaky_relu(node: OnnxNode) -> Outputs:
     return ops.leaky_relu(node.operand(), node.number("alpha", 0.01))
 
 
 @reads("Elu")
-def _elu(node: Node) -> Outputs:
+def _elu(node: OnnxNode) -> Outputs:
     alpha = node.number("alpha", 1.0)
     return ops.elu(node.operand()) if alpha == 1.0 else ops.elu(node.operand(), alpha)
 
 
 @reads("Selu")
-def _selu(node: Node) -> Outputs:
+def _selu(node: OnnxNode) -> Outputs:
     gamma, alpha = node.number("gamma", 1.0507009873554805), node.number("alpha", 1.6732632423543772)
     return ops.selu(node.operand(), gamma, alpha)
 
 
 @reads("Celu")
-def _celu(node: Node) -> Outputs:
+def _celu(node: OnnxNode) -> Outputs:
     x, alpha = node.operand(), node.number("alpha", 1.0)
     scaled = apply_primitive("ELU", [ops.element_times(x, _number(1 / alpha, x))])
     return ops.element_select(ops.less(x, _number(0, x)), ops.element_times(scaled, _number(alpha, x)), x)
 
 
 @reads("HardSigmoid")
-def _hard_sigmoid(node: Node) -> Outputs:
+def _hard_sigmoid(node: OnnxNode) -> Outputs:
     return ops.hard_sigmoid(node.operand(), node.number("alpha", 0.2), node.number("beta", 0.5))
 
 
 @reads("HardSwish")
-def _hard_swish(node: Node) -> Outputs:
+def _hard_swish(node: OnnxNode) -> Outputs:
     return ops.element_times(node.operand(), ops.hard_sigmoid(node.operand(), 1 / 6, 0.5))
 
 
 @reads("ThresholdedRelu")
-def _thresholded(node: Node) -> Outputs:
+def _thresholded(node: OnnxNode) -> Outputs:
     x = node.operand()
     return ops.element_times(x, ops.greater(x, _number(node.number("alpha", 1.0), x)))
 
 
 @reads("PRelu")
-def _prelu(node: Node) -> Outputs:
+def _prelu(node: OnnxNode) -> Outputs:
     return ops.param_relu(node.operand(1), node.operand(0))
 
 
 @reads("Erf")
-def _erf(node: Node) -> Outputs:
+def _erf(node: OnnxNode) -> Outputs:
     return _erf_of(node.operand())
 
 
@@ -205,7 +205,7 @@ def _erf_of(x: Operand) -> Operand:
 
 
 @reads("Gelu")
-def _gelu(node: Node) -> Outputs:
+def _gelu(node: OnnxNode) -> Outputs:
     x = node.operand()
     inner: Operand
     if node.string("approximate", "none") == "tanh":
@@ -217,13 +217,13 @@ def _gelu(node: Node) -> Outputs:
 
 
 @reads("Sign")
-def _sign(node: Node) -> Outputs:
+def _sign(node: OnnxNode) -> Outputs:
     x = node.operand()
     return node.of_kind(ops.minus(ops.greater(x, _number(0, x)), ops.less(x, _number(0, x))))
 
 
 @reads("Round")
-def _round(node: Node) -> Outputs:
+def _round(node: OnnxNode) -> Outputs:
     return rounded(node.operand())
 
 
@@ -237,12 +237,12 @@ def rounded(x: Operand) -> Operand:
 
 
 @reads("Mish")
-def _mish(node: Node) -> Outputs:
+def _mish(node: OnnxNode) -> Outputs:
     return ops.element_times(node.operand(), ops.tanh(ops.softplus(node.operand())))
 
 
 @reads("Shrink")
-def _shrink(node: Node) -> Outputs:
+def _shrink(node: OnnxNode) -> Outputs:
     x, bias, bound = node.operand(), node.number("bias", 0.0), node.number("lambd", 0.5)
     below = ops.element_times(ops.less(x, _number(-bound, x)), ops.plus(x, _number(bias, x)))
     above = ops.element_times(ops.greater(x, _number(bound, x)), ops.minus(x, _number(bias, x)))
@@ -259,12 +259,12 @@ _ARITHMETIC: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 
 
 @folds(*_ARITHMETIC)
-def _folded(node: Node) -> np.ndarray:
+def _folded(node: OnnxNode) -> np.ndarray:
     return _ARITHMETIC[node.op](node.array(0), node.array(1))
 
 
 @folds("Div")
-def _folded_div(node: Node) -> np.ndarray:
+def _folded_div(node: OnnxNode) -> np.ndarray:
     a, b = node.array(0), node.array(1)
     if object in (a.dtype, b.dtype):
         return a // b
@@ -274,10 +274,10 @@ def _folded_div(node: Node) -> np.ndarray:
 
 
 @folds("Where")
-def _folded_where(node: Node) -> np.ndarray:
+def _folded_where(node: OnnxNode) -> np.ndarray:
     return np.where(node.array(0), node.array(1), node.array(2))
 
 
 @folds("Neg", "Abs", "Not")
-def _folded_unary(node: Node) -> np.ndarray:
+def _folded_unary(node: OnnxNode) -> np.ndarray:
     return {"Neg": np.negative, "Abs": np.abs, "Not": np.logical_not}[node.op](node.array(0))

@@ -11,12 +11,12 @@ from .... import ops
 from ....graph.shape import FREE
 from ....variables import Constant
 from .checks import array_of, check_size
-from .table import Node, reads
-from .values import Dim, Operand, Outputs, Tensor
+from .table import OnnxNode, reads
+from .values import Dim, OnnxTensor, Operand, Outputs
 
 
 @reads("Concat")
-def _concat(node: Node) -> Outputs:
+def _concat(node: OnnxNode) -> Outputs:
     xs = node.operands()
     if len(xs) < len(node):
         raise node.error("an operand is missing")
@@ -25,12 +25,12 @@ def _concat(node: Node) -> Outputs:
 
 
 @reads("Expand", same_elements=True)
-def _expand(node: Node) -> Outputs:
+def _expand(node: OnnxNode) -> Outputs:
     x, shape = node.operand(), list(node.array(1, "the shape").reshape(-1).tolist())
     return node.of_kind(expanded(node, x, shape), node.tensor(0).kind)
 
 
-def expanded(node: Node, x: Operand, shape: Sequence[int | Dim]) -> Operand:
+def expanded(node: OnnxNode, x: Operand, shape: Sequence[int | Dim]) -> Operand:
     """x broadcast to a shape by adding zeros, which for open axes are created from the variable with that axis."""
     if len(shape) > 32 or any(not isinstance(d, Dim) and d < 0 for d in shape):
         raise node.error(f"the shape {shape}")
@@ -63,7 +63,7 @@ def _zeros_along(size: Dim, trailing: int, dtype: type | None) -> Operand:
 
 
 @reads("Tile")
-def _tile(node: Node) -> Outputs:
+def _tile(node: OnnxNode) -> Outputs:
     x = node.operand()
     repeats = node.integers(1, "repeats")
     if len(repeats) != len(x.shape) or any(r < 1 for r in repeats):
@@ -78,7 +78,7 @@ def _tile(node: Node) -> Outputs:
 
 
 @reads("ConstantOfShape")
-def _constant_of_shape(node: Node) -> Outputs:
+def _constant_of_shape(node: OnnxNode) -> Outputs:
     shape = list(node.array(0, "the shape").reshape(-1).tolist())
     tensor = node.attribute("value")
     value = np.zeros(1, np.float32) if tensor is None else array_of(tensor, node.where, node.reader.folder)
@@ -86,7 +86,7 @@ def _constant_of_shape(node: Node) -> Outputs:
         raise node.error("it needs one value")
     if any(isinstance(d, Dim) for d in shape):
         start = node.reader.constant(value.reshape(()))
-        return Tensor(start.kind, expanded(node, start.variable, shape), uniform=value.reshape(()))
+        return OnnxTensor(start.kind, expanded(node, start.variable, shape), uniform=value.reshape(()))
     if any(d < 0 for d in shape):
         raise node.error(f"the shape {shape}")
     check_size(prod(shape), node.where)
@@ -94,7 +94,7 @@ def _constant_of_shape(node: Node) -> Outputs:
 
 
 @reads("Range")
-def _range(node: Node) -> Outputs:
+def _range(node: OnnxNode) -> Outputs:
     start, stop, step = (node.array(i).reshape(()).item() for i in range(3))
     if any(isinstance(v, Dim) for v in (start, stop, step)) or not step:
         raise node.error("a range of open size cannot be read")
@@ -103,7 +103,7 @@ def _range(node: Node) -> Outputs:
 
 
 @reads("Pad")
-def _pad(node: Node) -> Outputs:
+def _pad(node: OnnxNode) -> Outputs:
     x, mode = node.operand(), node.string("mode", "constant")
     if node.opset < 11:
         widths, value = node.ints("pads", ()), node.number("value", 0.0)
@@ -142,7 +142,7 @@ def _edges(x: Operand, pattern: list[tuple[int, int]]) -> Operand:
 
 
 @reads("EyeLike")
-def _eye(node: Node) -> Outputs:
+def _eye(node: OnnxNode) -> Outputs:
     x = node.operand()
     if node.integer("k", 0):
         raise node.error("only the main diagonal can be read")
@@ -150,7 +150,7 @@ def _eye(node: Node) -> Outputs:
 
 
 @reads("OneHot")
-def _one_hot(node: Node) -> Outputs:
+def _one_hot(node: OnnxNode) -> Outputs:
     x, depth = node.operand(0), node.integers(1, "depth")
     low, high = node.array(2, "values").reshape(-1)[:2].tolist()
     check_size(depth[0], node.where)
@@ -165,7 +165,7 @@ def _one_hot(node: Node) -> Outputs:
 
 
 @reads("Trilu")
-def _trilu(node: Node) -> Outputs:
+def _trilu(node: OnnxNode) -> Outputs:
     x = node.operand()
     if len(x.shape) < 2 or any(d < 0 for d in x.shape[-2:]):
         raise node.error("triangles of open size cannot be read")

@@ -22,8 +22,8 @@ from ....variables import Constant, Parameter
 from ...dictionary import FormatError
 from .._onnx import ELEMENT, FLOATING, onnx
 from .checks import MAX_DEPTH, MAX_UNROLLED, array_of, check_size, checked_nodes
-from .table import FOLDED, OPERATIONS, UNSUPPORTED, Fold, Node
-from .values import BOOL, FLOAT, INT, Operand, Tensor, array_list, kind_of, output_list, output_of, plain
+from .table import FOLDED, OPERATIONS, UNSUPPORTED, Fold, OnnxNode
+from .values import BOOL, FLOAT, INT, OnnxTensor, Operand, array_list, kind_of, output_list, output_of, plain
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto, TypeProto, ValueInfoProto
@@ -31,21 +31,22 @@ if TYPE_CHECKING:
 _DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft")
 
 
-class Reader:
+class GraphReader:
     """The tensors of a graph by name."""
 
     def __init__(
-        self, opset: int, name: str, folder: Path | None, from_cntk: bool = False, outer: Reader | None = None
+        self, opset: int, name: str, folder: Path | None, from_cntk: bool = False, outer: GraphReader | None = None
     ) -> None:
         self.opset, self.name, self.folder, self.from_cntk = opset, name, folder, from_cntk
         self.depth: int = 0 if outer is None else outer.depth + 1
         if self.depth > MAX_DEPTH:
             raise FormatError(f"{name}: graphs are nested deeper than {MAX_DEPTH} levels")
-        self.outermost: Reader = self if outer is None else outer.outermost
+        self.outermost: GraphReader = self if outer is None else outer.outermost
         self.unrolled = 0  # nodes of the iterations of loops, in the outermost reader
-        self.tensors: dict[str, Tensor] = dict(outer.tensors) if outer else {}
+        self.tensors: dict[str, OnnxTensor] = dict(outer.tensors) if outer else {}
         self.named: set[Variable] = outer.named if outer else set()
-        self.producers: dict[str, Node] = dict(outer.producers) if outer else {}  # tensor -> the node that computes it
+        # tensor -> the node that computes it
+        self.producers: dict[str, OnnxNode] = dict(outer.producers) if outer else {}
 
     def model(self, graph: GraphProto) -> GraphFunction:
         """The function of the outermost graph."""
@@ -75,7 +76,7 @@ class Reader:
         except ValueError as error:
             raise FormatError(f"{self.name}, output {name!r}: {error}") from error
 
-    def output(self, name: str) -> Tensor:
+    def output(self, name: str) -> OnnxTensor:
         """An output of the graph. Errors: FormatError if no node computes it."""
         if name not in self.tensors:
             raise FormatError(f"{self.name}: no node computes the output {name!r}")
@@ -92,7 +93,7 @@ class Reader:
                 raise FormatError(f"{self.name}: there are two initializers {tensor.name!r}")
             self.tensors[tensor.name] = self.constant(array_of(tensor, self.name, self.folder), tensor.name, True)
 
-    def constant(self, array: np.ndarray, name: str = "", trained: bool = False) -> Tensor:
+    def constant(self, array: np.ndarray, name: str = "", trained: bool = False) -> OnnxTensor:
         """A known array; its variable is a constant, or a parameter if it was trained."""
         kind = kind_of(array.dtype)
 
@@ -105,9 +106,9 @@ class Reader:
                 return Parameter(init=value, dtype=dtype.type, name=name)
             return Constant(value, dtype=dtype.type, name=name)
 
-        return Tensor(kind, array=array, make_variable=variable)
+        return OnnxTensor(kind, array=array, make_variable=variable)
 
-    def input(self, value: ValueInfoProto) -> Tensor:
+    def input(self, value: ValueInfoProto) -> OnnxTensor:
         """An argument of the function. Errors: FormatError if it is no tensor, or of an unsupported type or shape."""
         where = f"{self.name}, input {value.name!r}"
         if not value.type.HasField("tensor_type"):
@@ -118,7 +119,7 @@ class Reader:
         shape = _shape_of(tensor, where)
         kind = FLOAT if tensor.elem_type in FLOATING else BOOL if tensor.elem_type == 9 else INT
         dtype = FLOATING.get(tensor.elem_type, np.float32)
-        return Tensor(kind, ops.input_variable(shape, dtype=dtype, dynamic_axes=[], name=value.name))
+        return OnnxTensor(kind, ops.input_variable(shape, dtype=dtype, dynamic_axes=[], name=value.name))
 
     # ---- nodes
     def nodes(self, protos: Iterable[NodeProto]) -> None:
@@ -133,7 +134,7 @@ class Reader:
                     fix="export the model without it, or register a converter with formats.onnx.reading.table.reads",
                 )
             self._check_operands(proto, where)
-            node = Node(self, proto, where)
+            node = OnnxNode(self, proto, where)
             try:
                 outputs = self._convert(node)
             except (FormatError, RecursionError):
@@ -159,7 +160,7 @@ class Reader:
             expected = f"{least}" if least == most else f"{least} to {most if most < 2**30 else 'many'}"
             raise FormatError(f"{where}: it has {len(proto.input)} operands; the operation takes {expected}")
 
-    def _convert(self, node: Node) -> list[Tensor]:
+    def _convert(self, node: OnnxNode) -> list[OnnxTensor]:
         operands = [node.tensor(i) for i in range(len(node)) if node.has(i)]
         fold = FOLDED.get(node.op)
         if fold is not None and operands and all(t.is_known for t in operands):
@@ -168,9 +169,9 @@ class Reader:
             return self._lazy_tensors(node, fold)
         return self._tensors(node)
 
-    def _lazy_tensors(self, node: Node, fold: Fold) -> list[Tensor]:
+    def _lazy_tensors(self, node: OnnxNode, fold: Fold) -> list[OnnxTensor]:
         """Outputs of a node that only rearranges weights: folded where an array is needed, otherwise in the graph."""
-        variables: list[Tensor] = []
+        variables: list[OnnxTensor] = []
         arrays: list[np.ndarray] = []
 
         def variable(i: int) -> Operand:
@@ -184,18 +185,18 @@ class Reader:
             return arrays[i]
 
         return [
-            Tensor(FLOAT, make_variable=partial(variable, i), make_array=partial(array, i))
+            OnnxTensor(FLOAT, make_variable=partial(variable, i), make_array=partial(array, i))
             for i in range(len(node.proto.output))
         ]
 
-    def _tensors(self, node: Node) -> list[Tensor]:
+    def _tensors(self, node: OnnxNode) -> list[OnnxTensor]:
         """The outputs of a node, converted by the row of its operation; the first one gets the node's name."""
         conversion = OPERATIONS[node.op]
         result = []
         for i, value in enumerate(output_list(conversion.convert(node))):
-            if isinstance(value, Tensor):
+            if isinstance(value, OnnxTensor):
                 if value.has_variable and i == 0:
-                    value = Tensor(value.kind, self._named(node, value.variable), uniform=value.uniform)
+                    value = OnnxTensor(value.kind, self._named(node, value.variable), uniform=value.uniform)
                 if conversion.same_elements:
                     value.uniform = node.tensor(0).uniform
                 result.append(value)
@@ -203,10 +204,10 @@ class Reader:
                 check_size(value.size, node.where)
                 result.append(self.constant(value, node.name))
             else:
-                result.append(Tensor(FLOAT, self._named(node, value) if i == 0 else output_of(value)))
+                result.append(OnnxTensor(FLOAT, self._named(node, value) if i == 0 else output_of(value)))
         return result
 
-    def _named(self, node: Node, value: Operand) -> Variable:
+    def _named(self, node: OnnxNode, value: Operand) -> Variable:
         """The variable; the function that computes it gets the name of the node."""
         variable = output_of(value)
         if not node.name:
@@ -222,7 +223,7 @@ class Reader:
         composite.name = node.name  # type: ignore[misc]
         return variable
 
-    def body(self, graph: GraphProto, tensors: dict[str, Tensor]) -> Reader:
+    def body(self, graph: GraphProto, tensors: dict[str, OnnxTensor]) -> GraphReader:
         """The reader of a graph inside a node, which has been read; it sees the tensors of the graph around it."""
         inner = self.inside()
         inner.initializers(graph)
@@ -230,9 +231,9 @@ class Reader:
         inner.nodes(graph.node)
         return inner
 
-    def inside(self) -> Reader:
+    def inside(self) -> GraphReader:
         """A reader that sees the tensors of this one."""
-        return Reader(self.opset, self.name, self.folder, self.from_cntk, self)
+        return GraphReader(self.opset, self.name, self.folder, self.from_cntk, self)
 
     def count_unrolled(self, nodes: int, where: str) -> None:
         """Count one iteration of a loop of this many nodes. Errors: FormatError for too many in the file."""

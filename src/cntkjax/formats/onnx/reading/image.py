@@ -12,7 +12,7 @@ import numpy as np
 from .... import ops
 from ....graph.shape import UNKNOWN_SHAPE
 from ....variables import Constant
-from .table import Node, reads
+from .table import OnnxNode, reads
 from .values import Operand, Outputs, apply_primitive
 
 
@@ -21,7 +21,7 @@ def batched(f: Callable[[Operand], Operand], x: Operand) -> Operand:
     return ops.unpack_batch(f(ops.to_batch(x)))
 
 
-def _image(node: Node, least: int = 3) -> Operand:
+def _image(node: OnnxNode, least: int = 3) -> Operand:
     x = node.operand()
     if len(x.shape) < least:
         raise node.error(f"an operand of shape {x.shape} has no samples, channels and space")
@@ -29,7 +29,7 @@ def _image(node: Node, least: int = 3) -> Operand:
 
 
 def _borders(
-    node: Node, spatial: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+    node: OnnxNode, spatial: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> tuple[list[int], list[int]]:
     """The padding before and after the elements along each axis."""
     n, auto = len(kernel), node.string("auto_pad", "NOTSET")
@@ -52,7 +52,7 @@ def _borders(
     return low, high
 
 
-def _integers(node: Node, name: str, default: Sequence[int]) -> list[int]:
+def _integers(node: OnnxNode, name: str, default: Sequence[int]) -> list[int]:
     values = node.ints(name, default)
     assert values is not None
     if len(values) != len(default) or any(abs(v) > 2**16 for v in values):
@@ -76,12 +76,12 @@ class _Window:
 
 
 @reads("Conv")
-def _conv(node: Node) -> Outputs:
+def _conv(node: OnnxNode) -> Outputs:
     x = _image(node)
     return biased(node, convolution(node, x, node.operand(1)), 2)
 
 
-def convolution(node: Node, x: Operand, kernel: Operand) -> Operand:
+def convolution(node: OnnxNode, x: Operand, kernel: Operand) -> Operand:
     """The convolution of x `[samples, channels, *spatial]` with the attributes of the node, without a bias."""
     n = len(x.shape) - 2
     if len(kernel.shape) != n + 2:
@@ -102,7 +102,7 @@ def _convolved(kernel: Operand, x: Operand, window: _Window, groups: int, channe
     return apply_primitive("Convolution", [kernel, x], attributes)
 
 
-def biased(node: Node, convolved: Operand, operand: int) -> Operand:
+def biased(node: OnnxNode, convolved: Operand, operand: int) -> Operand:
     """With the bias of each channel, if the node has this operand."""
     if not node.has(operand):
         return convolved
@@ -115,7 +115,7 @@ def for_each_channel(values: Operand, x: Operand) -> Operand:
 
 
 @reads("ConvTranspose")
-def _conv_transpose(node: Node) -> Outputs:
+def _conv_transpose(node: OnnxNode) -> Outputs:
     x, kernel = _image(node), node.operand(1)
     n, groups = len(x.shape) - 2, node.integer("group", 1)
     if len(kernel.shape) != n + 2 or any(d < 0 for d in x.shape[1:]) or kernel.shape[0] != x.shape[1]:
@@ -138,7 +138,7 @@ def _conv_transpose(node: Node) -> Outputs:
     return biased(node, batched(transposed, x), 2)
 
 
-def _transposed_window(node: Node, spatial: Sequence[int], kernel: Sequence[int]) -> _Window:
+def _transposed_window(node: OnnxNode, spatial: Sequence[int], kernel: Sequence[int]) -> _Window:
     """The window of a transposed convolution; its padding follows from the output's shape, or the other way round."""
     n, auto = len(spatial), node.string("auto_pad", "NOTSET")
     size = _integers(node, "kernel_shape", kernel)
@@ -166,13 +166,13 @@ def _transposed_window(node: Node, spatial: Sequence[int], kernel: Sequence[int]
 
 # ---- pooling
 @reads("MaxPool", "AveragePool")
-def _pool(node: Node) -> Outputs:
+def _pool(node: OnnxNode) -> Outputs:
     x = _image(node)
     output = batched(lambda v: apply_primitive("Pooling", [v], _pooling(node, x)), x)
     return [output] * max(len(node.proto.output), 1)  # only MaxUnpool may use the indices of the maxima
 
 
-def _pooling(node: Node, x: Operand) -> dict[str, Any]:
+def _pooling(node: OnnxNode, x: Operand) -> dict[str, Any]:
     n = len(x.shape) - 2
     window = _integers(node, "kernel_shape", [1] * n)
     strides, dilations = (_integers(node, k, [1] * n) for k in ("strides", "dilations"))
@@ -205,14 +205,14 @@ def _ceil_padding(size: int, window: int, stride: int, low: int, high: int) -> i
 
 
 @reads("GlobalMaxPool", "GlobalAveragePool")
-def _global_pool(node: Node) -> Outputs:
+def _global_pool(node: OnnxNode) -> Outputs:
     kind = 0 if node.op == "GlobalMaxPool" else 1
     attributes = {"poolingType": kind, "poolingWindowShape": UNKNOWN_SHAPE}
     return batched(lambda v: apply_primitive("Pooling", [v], attributes), _image(node))
 
 
 @reads("MaxUnpool")
-def _unpool(node: Node) -> Outputs:
+def _unpool(node: OnnxNode) -> Outputs:
     """The indices have to be those of a MaxPool: the positions of the maxima are computed again from its operand."""
     pool = node.reader.producers.get(node.proto.input[1])
     if pool is None or pool.op != "MaxPool":
@@ -227,7 +227,7 @@ def _unpool(node: Node) -> Outputs:
 
 # ---- normalization
 @reads("BatchNormalization")
-def _batch_normalization(node: Node) -> Outputs:
+def _batch_normalization(node: OnnxNode) -> Outputs:
     x = _image(node, 2)
     if node.integer("training_mode", 0):
         raise node.error("training mode cannot be read")
@@ -244,7 +244,7 @@ def _batch_normalization(node: Node) -> Outputs:
     return batched(normalized, x)
 
 
-def _statistics(node: Node, i: int, dtype: type | None, fixed: bool) -> Operand:
+def _statistics(node: OnnxNode, i: int, dtype: type | None, fixed: bool) -> Operand:
     """Scale and bias are trained; mean and variance (`fixed`) are statistics of the data, and constants as in CNTK."""
     value, name = node.known_array(i), node.proto.input[i]
     if value is None:
@@ -255,7 +255,7 @@ def _statistics(node: Node, i: int, dtype: type | None, fixed: bool) -> Operand:
 
 
 @reads("LRN")
-def _lrn(node: Node) -> Outputs:
+def _lrn(node: OnnxNode) -> Outputs:
     x, size = _image(node), node.integer("size", 0)
     if not 1 <= size <= 4096 or size % 2 == 0:
         raise node.error(f"a window of {size} channels; it has to be odd")
@@ -264,7 +264,7 @@ def _lrn(node: Node) -> Outputs:
 
 
 @reads("MeanVarianceNormalization")
-def _mean_variance(node: Node) -> Outputs:
+def _mean_variance(node: OnnxNode) -> Outputs:
     """Within each sample if possible; CNTK lists the batch axis among the axes, because it is of size 1."""
     x = node.operand()
     rank = len(x.shape)
@@ -283,7 +283,7 @@ def _mean_variance(node: Node) -> Outputs:
 
 
 @reads("LayerNormalization")
-def _layer_normalization(node: Node) -> Outputs:
+def _layer_normalization(node: OnnxNode) -> Outputs:
     x = node.operand()
     axis = node.axis(node.integer("axis", -1), len(x.shape))
     output = _standardized(x, list(range(axis, len(x.shape))), node.number("epsilon", 1e-5))
@@ -292,7 +292,7 @@ def _layer_normalization(node: Node) -> Outputs:
 
 
 @reads("RMSNormalization")
-def _rms(node: Node) -> Outputs:
+def _rms(node: OnnxNode) -> Outputs:
     x = node.operand()
     axes = list(range(node.axis(node.integer("axis", -1), len(x.shape)), len(x.shape)))
     mean = ops.reduce_mean(ops.square(x), axes)
@@ -301,14 +301,14 @@ def _rms(node: Node) -> Outputs:
 
 
 @reads("InstanceNormalization")
-def _instance_normalization(node: Node) -> Outputs:
+def _instance_normalization(node: OnnxNode) -> Outputs:
     x = _image(node)
     normalized = _standardized(x, list(range(2, len(x.shape))), node.number("epsilon", 1e-5))
     return _scaled(x, normalized, node.operand(1), node.operand(2))
 
 
 @reads("GroupNormalization")
-def _group_normalization(node: Node) -> Outputs:
+def _group_normalization(node: OnnxNode) -> Outputs:
     x, groups = _image(node), node.integer("num_groups", 1)
     if groups < 1 or any(d < 0 for d in x.shape[1:]) or x.shape[1] % groups:
         raise node.error(f"{groups} groups of an operand of shape {x.shape}")
@@ -334,7 +334,7 @@ def _scaled(x: Operand, normalized: Operand, scale: Operand, bias: Operand) -> O
 
 
 @reads("LpNormalization")
-def _lp_normalization(node: Node) -> Outputs:
+def _lp_normalization(node: OnnxNode) -> Outputs:
     x = node.operand()
     axis = node.axis(node.integer("axis", -1), len(x.shape))
     norm = (ops.reduce_l1 if node.integer("p", 2) == 1 else ops.reduce_l2)(x, axis)
@@ -342,7 +342,7 @@ def _lp_normalization(node: Node) -> Outputs:
 
 
 @reads("Dropout")
-def _dropout(node: Node) -> Outputs:
+def _dropout(node: OnnxNode) -> Outputs:
     ratio = node.number("ratio", 0.5) if node.opset < 12 else float(node.array(1).reshape(())) if node.has(1) else 0.5
     if not 0 <= ratio < 1:
         raise node.error(f"a ratio of {ratio}")
@@ -352,13 +352,13 @@ def _dropout(node: Node) -> Outputs:
 
 # ---- channels and space
 @reads("ImageScaler")
-def _image_scaler(node: Node) -> Outputs:
+def _image_scaler(node: OnnxNode) -> Outputs:
     bias = node.attribute("bias", [])
     return batched(lambda v: ops.image_scaler(v, node.number("scale", 1.0), list(bias)), _image(node, 4))
 
 
 @reads("DepthToSpace")
-def _depth_to_space(node: Node) -> Outputs:
+def _depth_to_space(node: OnnxNode) -> Outputs:
     x, b = _image(node, 4), node.integer("blocksize", 0)
     if not 1 <= b <= 1024:
         raise node.error(f"blocks of {b}")
@@ -370,7 +370,7 @@ def _depth_to_space(node: Node) -> Outputs:
 
 
 @reads("SpaceToDepth")
-def _space_to_depth(node: Node) -> Outputs:
+def _space_to_depth(node: OnnxNode) -> Outputs:
     b = node.integer("blocksize", 0)
     if not 1 <= b <= 1024:
         raise node.error(f"blocks of {b}")
@@ -378,7 +378,7 @@ def _space_to_depth(node: Node) -> Outputs:
 
 
 @reads("MaxRoiPool")
-def _roi_pool(node: Node) -> Outputs:
+def _roi_pool(node: OnnxNode) -> Outputs:
     """Regions [n, 5] of one image: the number of the image, which has to be 0, and the corners."""
     x, rois = _image(node, 4), node.operand(1)
     shape = _integers(node, "pooled_shape", [1, 1])
@@ -391,7 +391,7 @@ def _roi_pool(node: Node) -> Outputs:
 
 
 @reads("Upsample", "Resize")
-def _resize(node: Node) -> Outputs:
+def _resize(node: OnnxNode) -> Outputs:
     """Nearest neighbours with integer scales: each element is repeated."""
     x = node.operand()
     place = 2 if node.op == "Resize" and node.opset >= 11 else 1

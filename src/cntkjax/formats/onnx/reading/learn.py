@@ -6,18 +6,18 @@ import numpy as np
 
 from .... import ops
 from ....variables import Constant, Parameter
-from .table import Node, reads
+from .table import OnnxNode, reads
 from .values import INT, Outputs
 
 
 @reads("ZipMap")
-def _zip_map(node: Node) -> Outputs:
+def _zip_map(node: OnnxNode) -> Outputs:
     """Probabilities stay a tensor, not a list of dictionaries."""
     return ops.alias(node.operand())
 
 
 @reads("ArrayFeatureExtractor")
-def _extract(node: Node) -> Outputs:
+def _extract(node: OnnxNode) -> Outputs:
     """Elements of the last axis."""
     x, indices = node.tensor(0), node.operand(1)
     if len(indices.shape) > 1:
@@ -30,14 +30,14 @@ def _extract(node: Node) -> Outputs:
 
 
 @reads("Scaler")
-def _scaler(node: Node) -> Outputs:
+def _scaler(node: OnnxNode) -> Outputs:
     x = node.operand()
     offset, scale = (Constant(np.asarray(node.attribute(k, []), x.dtype), dtype=x.dtype) for k in ("offset", "scale"))
     return ops.element_times(ops.minus(x, offset), scale)
 
 
 @reads("Normalizer")
-def _normalizer(node: Node) -> Outputs:
+def _normalizer(node: OnnxNode) -> Outputs:
     x, norm = node.operand(), node.string("norm", "L2")
     norms = {"L1": ops.reduce_l1, "L2": ops.reduce_l2, "MAX": ops.reduce_max}
     if norm not in norms:
@@ -46,7 +46,7 @@ def _normalizer(node: Node) -> Outputs:
 
 
 @reads("LinearRegressor", "LinearClassifier")
-def _linear(node: Node) -> Outputs:
+def _linear(node: OnnxNode) -> Outputs:
     """Scores x W' + b; the outputs of a classifier are the label of the class, and probabilities or scores."""
     x = node.operand()
     coefficients = np.asarray(node.attribute("coefficients", []), x.dtype)

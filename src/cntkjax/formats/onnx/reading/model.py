@@ -21,7 +21,7 @@ from . import (  # noqa: F401  (they fill the table)
     slices,
 )
 from .checks import opset_of, parse
-from .graph import Reader
+from .graph import GraphReader
 
 
 def load(source: Source) -> Function:
@@ -32,7 +32,7 @@ def load(source: Source) -> Function:
     its operation and the reason, if the file is damaged or an operation is not supported.
     """
     model, name, folder = parse(source)
-    reader = Reader(opset_of(model, name), name, folder, from_cntk=model.producer_name == "CNTK")
+    reader = GraphReader(opset_of(model, name), name, folder, from_cntk=model.producer_name == "CNTK")
     try:
         return reader.model(model.graph)
     except RecursionError as error:

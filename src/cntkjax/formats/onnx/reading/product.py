@@ -8,16 +8,16 @@ from math import prod
 from .... import ops
 from ....graph.shape import Shape
 from ....variables import Constant
-from .table import Node, reads
+from .table import OnnxNode, reads
 from .values import Operand, Outputs
 
 
 @reads("MatMul")
-def _matmul(node: Node) -> Outputs:
+def _matmul(node: OnnxNode) -> Outputs:
     return matrix_product(node, node.operand(0), node.operand(1))
 
 
-def matrix_product(node: Node, a: Operand, b: Operand) -> Operand:
+def matrix_product(node: OnnxNode, a: Operand, b: Operand) -> Operand:
     """The product of matrices or vectors, or of batches of them, as NumPy defines it."""
     if not a.shape or not b.shape:
         raise node.error("a scalar is no matrix")
@@ -30,7 +30,7 @@ def matrix_product(node: Node, a: Operand, b: Operand) -> Operand:
     return _batched(node, a, b)
 
 
-def _batched(node: Node, a: Operand, b: Operand) -> Operand:
+def _batched(node: OnnxNode, a: Operand, b: Operand) -> Operand:
     """Products of matrices, with the axes before the last two as the batch axis."""
     lead_a, lead_b = a.shape[:-2], b.shape[:-2]
     vector = len(a.shape) == 1
@@ -44,7 +44,7 @@ def _batched(node: Node, a: Operand, b: Operand) -> Operand:
     return ops.squeeze(product, [len(product.shape) - 2]) if vector else product
 
 
-def _as_batch(node: Node, x: Operand) -> Operand:
+def _as_batch(node: OnnxNode, x: Operand) -> Operand:
     lead = x.shape[:-2]
     if not lead:
         return x
@@ -55,7 +55,7 @@ def _as_batch(node: Node, x: Operand) -> Operand:
     return ops.to_batch(x)
 
 
-def _split(node: Node, x: Operand, lead: Shape) -> Operand:
+def _split(node: OnnxNode, x: Operand, lead: Shape) -> Operand:
     if sum(d < 0 for d in lead) > 1:
         raise node.error("a batch of several axes of open size cannot be read")
     return ops.reshape(x, tuple(-1 if d < 0 else d for d in lead), 0, 1)
@@ -69,7 +69,7 @@ def _broadcast_product(a: Operand, b: Operand) -> Operand:
 
 
 @reads("Gemm")
-def _gemm(node: Node) -> Outputs:
+def _gemm(node: OnnxNode) -> Outputs:
     a, b = node.operand(0), node.operand(1)
     if len(a.shape) != 2 or len(b.shape) != 2:
         raise node.error("both operands have to be matrices")
@@ -86,7 +86,7 @@ def _gemm(node: Node) -> Outputs:
 
 
 @reads("Einsum")
-def _einsum(node: Node) -> Outputs:
+def _einsum(node: OnnxNode) -> Outputs:
     """One or two operands without repeated letters, by a sum of element-wise products."""
     terms, _, out = node.string("equation", "").replace(" ", "").partition("->")
     inputs, xs = terms.split(","), node.operands()

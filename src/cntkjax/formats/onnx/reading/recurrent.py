@@ -16,7 +16,7 @@ from ....default_options import default_options
 from ....graph.variable import infer_shape
 from ....variables import Constant, Parameter
 from ..cell_forms import ACTIVATIONS, CELLS
-from .table import Node, reads
+from .table import OnnxNode, reads
 from .values import Operand, Outputs
 
 State: TypeAlias = Operand | int | float  # an initial state: of each sample, or the same number for all
@@ -37,7 +37,7 @@ class Weights:
 
 
 @reads(*_FORMS)
-def _recurrent(node: Node) -> Outputs:
+def _recurrent(node: OnnxNode) -> Outputs:
     x, size, direction = node.operand(0), node.integer("hidden_size", 0), node.string("direction", "forward")
     if direction not in ("forward", "reverse", "bidirectional"):
         raise node.error(f"the direction {direction!r} is not known")
@@ -74,7 +74,7 @@ def _repeated(cell: layers.Function, states: list[State], steps: Operand, back: 
 
 
 def _outputs(
-    node: Node, x: Operand, all_states: Sequence[Operand], last_h: Sequence[Operand], last_c: Sequence[Operand],
+    node: OnnxNode, x: Operand, all_states: Sequence[Operand], last_h: Sequence[Operand], last_c: Sequence[Operand],
     first: bool,
 ) -> list[Operand]:
     """Y [time, directions, samples, size] and the last states [directions, samples, size]; or samples first."""
@@ -98,7 +98,7 @@ def _unpacked(sequence: Operand) -> Operand:
     return ops.transpose(ops.unpack_batch(ops.sequence.unpack(sequence, 0, True)), (1, 0, 2))
 
 
-def _weights(node: Node, directions: int, size: int, inputs: int) -> list[Weights]:
+def _weights(node: OnnxNode, directions: int, size: int, inputs: int) -> list[Weights]:
     gates = len(_FORMS[node.op].gates)
     W, R = node.array(1, "W"), node.array(2, "R")
     if not 1 <= size <= 2**16 or W.shape != (directions, gates * size, inputs) or R.shape != (
@@ -117,7 +117,7 @@ def _weights(node: Node, directions: int, size: int, inputs: int) -> list[Weight
     ]
 
 
-def _activations(node: Node, directions: int) -> list[list[str]]:
+def _activations(node: OnnxNode, directions: int) -> list[list[str]]:
     defaults = _FORMS[node.op].activations("Tanh")
     names = [a.decode() if isinstance(a, bytes) else a for a in node.attribute("activations", [])]
     names = names or defaults * directions
@@ -127,7 +127,7 @@ def _activations(node: Node, directions: int) -> list[list[str]]:
     return [[a.lower() for a in names[i * per : (i + 1) * per]] for i in range(directions)]
 
 
-def _check_lengths(node: Node, x: Operand) -> None:
+def _check_lengths(node: OnnxNode, x: Operand) -> None:
     if not node.has(4):
         return
     lengths = node.known_array(4)
@@ -135,7 +135,7 @@ def _check_lengths(node: Node, x: Operand) -> None:
         raise node.error("sequences of different lengths in one batch cannot be read")
 
 
-def _initial(node: Node, operand: int, direction: int, size: int, first: bool) -> State:
+def _initial(node: OnnxNode, operand: int, direction: int, size: int, first: bool) -> State:
     """The initial state of a direction: a common one if all samples have the same, otherwise one for each sample."""
     if not node.has(operand):
         return 0
@@ -158,7 +158,7 @@ def _initial(node: Node, operand: int, direction: int, size: int, first: bool) -
     return ops.to_batch(ops.squeeze(state, [axis]))
 
 
-def _cell(node: Node, w: Weights, names: list[str], size: int) -> layers.Function:
+def _cell(node: OnnxNode, w: Weights, names: list[str], size: int) -> layers.Function:
     """A layer of CNTK with these weights, or a function of the same signature if CNTK has no such layer."""
     dtype = w.W.dtype.type
     d, form = size, _FORMS[node.op]

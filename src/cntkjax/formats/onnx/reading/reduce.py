@@ -11,7 +11,7 @@ from .... import ops
 from ....graph.axis import Axis
 from ....ops.functions import Function
 from ....variables import Constant
-from .table import Node, reads
+from .table import OnnxNode, reads
 from .values import INT, Operand, Outputs, apply_primitive
 
 _REDUCTIONS: dict[str, Callable[..., Function]] = {
@@ -23,7 +23,7 @@ _REDUCTIONS: dict[str, Callable[..., Function]] = {
 
 
 @reads(*_REDUCTIONS)
-def _reduce(node: Node) -> Outputs:
+def _reduce(node: OnnxNode) -> Outputs:
     x, keep, axes = node.operand(), bool(node.integer("keepdims", 1)), node.axes(1)
     if not axes and node.integer("noop_with_empty_axes", 0):
         return node.of_kind(ops.alias(x), node.tensor(0).kind)
@@ -39,7 +39,7 @@ def _reduce(node: Node) -> Outputs:
 
 
 @reads("ArgMax", "ArgMin")
-def _position(node: Node) -> Outputs:
+def _position(node: OnnxNode) -> Outputs:
     x = node.operand()
     axis = node.axis(node.integer("axis", 0), len(x.shape))
     if node.integer("select_last_index", 0):
@@ -49,7 +49,7 @@ def _position(node: Node) -> Outputs:
 
 
 @reads("Softmax", "LogSoftmax", "Hardmax")
-def _softmax(node: Node) -> Outputs:
+def _softmax(node: OnnxNode) -> Outputs:
     """Along one axis; before opset 13 over this axis and all later ones together."""
     x = node.operand()
     rank = len(x.shape)
@@ -69,7 +69,7 @@ def _hardmax(x: Operand, axis: int) -> Operand:
 
 
 @reads("TopK")
-def _top_k(node: Node) -> Outputs:
+def _top_k(node: OnnxNode) -> Outputs:
     x = node.operand()
     axis = node.axis(node.integer("axis", -1), len(x.shape))
     k = node.integer("k", 0) if node.opset < 10 else node.integers(1, "k")[0]
@@ -81,7 +81,7 @@ def _top_k(node: Node) -> Outputs:
 
 
 @reads("CumSum")
-def _cumulative(node: Node) -> Outputs:
+def _cumulative(node: OnnxNode) -> Outputs:
     """The product with a triangular matrix of ones."""
     x = node.operand()
     axis = node.axis(node.integers(1, "axis")[0], len(x.shape))

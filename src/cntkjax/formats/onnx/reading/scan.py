@@ -6,12 +6,12 @@ from .... import ops
 from ....graph.edit import replace_placeholders
 from ....graph.variable import Variable
 from ....ops.functions import Function
-from .table import Node, reads
-from .values import Operand, Outputs, Tensor
+from .table import OnnxNode, reads
+from .values import OnnxTensor, Operand, Outputs
 
 
 @reads("Scan")
-def _scan(node: Node) -> Outputs:
+def _scan(node: OnnxNode) -> Outputs:
     """The scanned axis becomes the sequence axis of a batch of one; states become delayed values."""
     graph = node.attribute("body")
     count = node.integer("num_scan_inputs", 0)
@@ -28,16 +28,16 @@ def _scan(node: Node) -> Outputs:
         raise node.error("scans in both directions at once cannot be read")
     delayed = ops.sequence.future_value if input_directions and input_directions[0] else ops.sequence.past_value
     like = _as_sequence(node.operand(state_count), None)
-    tensors: dict[str, Tensor] = {}
+    tensors: dict[str, OnnxTensor] = {}
     for i in range(count):
         steps = like if i == 0 else _as_sequence(node.operand(state_count + i), like)
-        tensors[graph.input[state_count + i].name] = Tensor(node.tensor(state_count + i).kind, steps.output)
+        tensors[graph.input[state_count + i].name] = OnnxTensor(node.tensor(state_count + i).kind, steps.output)
     placeholders = []
     for i in range(state_count):
         begin = node.operand(i)
         placeholder = ops.input_variable(begin.shape, begin.dtype, dynamic_axes=like.dynamic_axes)
         placeholders.append(placeholder)
-        tensors[graph.input[i].name] = Tensor(node.tensor(i).kind, delayed(placeholder, initial_state=begin).output)
+        tensors[graph.input[i].name] = OnnxTensor(node.tensor(i).kind, delayed(placeholder, initial_state=begin).output)
     inner = node.reader.body(graph, tensors)
     results = [inner.result(o.name) for o in graph.output]
     combined = ops.combine([ops.alias(v) for v in results])

@@ -9,12 +9,12 @@ import numpy as np
 
 from .... import ops
 from .checks import array_of
-from .table import Node, reads
+from .table import OnnxNode, reads
 from .values import Dim, Operand, Outputs
 
 
 @reads("Constant")
-def _constant(node: Node) -> Outputs:
+def _constant(node: OnnxNode) -> Outputs:
     value = node.attribute("value")
     if value is not None:
         array = array_of(value, node.where, node.reader.folder)
@@ -28,7 +28,7 @@ def _constant(node: Node) -> Outputs:
 
 
 @reads("Shape")
-def _shape(node: Node) -> Outputs:
+def _shape(node: OnnxNode) -> Outputs:
     source = node.tensor(0)
     sizes = [Dim(source.variable, i) if d < 0 else int(d) for i, d in enumerate(source.shape)]
     return _sizes(sizes[node.integer("start", 0) : node.attribute("end", None)])
@@ -44,7 +44,7 @@ def _sizes(values: Sequence[int | Dim]) -> np.ndarray:
 
 
 @reads("Size")
-def _size(node: Node) -> Outputs:
+def _size(node: OnnxNode) -> Outputs:
     shape = node.tensor(0).shape
     if any(d < 0 for d in shape):
         raise node.error("the number of elements of an operand of open size is not known")
@@ -53,7 +53,7 @@ def _size(node: Node) -> Outputs:
 
 # ---- rearranged elements
 @reads("Reshape", same_elements=True)
-def _reshape(node: Node) -> Outputs:
+def _reshape(node: OnnxNode) -> Outputs:
     x, shape = node.operand(), list(node.array(1, "the shape").reshape(-1).tolist())
     if len(shape) > 32:
         raise node.error(f"a shape of {len(shape)} dimensions")
@@ -65,11 +65,11 @@ def _reshape(node: Node) -> Outputs:
     return node.of_kind(_reshaped(node, x, shape), node.tensor(0).kind)
 
 
-def _dimension(node: Node, x: Operand, i: int) -> int | Dim:
+def _dimension(node: OnnxNode, x: Operand, i: int) -> int | Dim:
     return Dim(x, i) if x.shape[i] < 0 else x.shape[i]
 
 
-def _reshaped(node: Node, x: Operand, shape: Sequence[int | Dim]) -> Operand:
+def _reshaped(node: OnnxNode, x: Operand, shape: Sequence[int | Dim]) -> Operand:
     """x in another shape. Leading dimensions that stay are not reshaped; at most one of the others may be open."""
     old = list(x.shape)
     if sum(isinstance(d, Dim) for d in shape) > sum(d < 0 for d in old):
@@ -111,7 +111,7 @@ def _compatible(old: list[int], new: Sequence[int | Dim]) -> bool:
 
 
 @reads("Flatten")
-def _flatten(node: Node) -> Outputs:
+def _flatten(node: OnnxNode) -> Outputs:
     x, axis = node.operand(), node.integer("axis", 1)
     rank = len(x.shape)
     axis = axis + rank if axis < 0 else axis
@@ -125,7 +125,7 @@ def _flatten(node: Node) -> Outputs:
 
 
 @reads("Squeeze", same_elements=True)
-def _squeeze(node: Node) -> Outputs:
+def _squeeze(node: OnnxNode) -> Outputs:
     x = node.operand()
     axes = node.axes(1)
     positions = [node.axis(a, len(x.shape)) for a in axes] if axes is not None else [
@@ -140,7 +140,7 @@ def _squeeze(node: Node) -> Outputs:
 
 
 @reads("Unsqueeze", same_elements=True)
-def _unsqueeze(node: Node) -> Outputs:
+def _unsqueeze(node: OnnxNode) -> Outputs:
     x = node.operand()
     axes = node.axes(1)
     if axes is None:
@@ -155,7 +155,7 @@ def _unsqueeze(node: Node) -> Outputs:
 
 
 @reads("Transpose", same_elements=True)
-def _transpose(node: Node) -> Outputs:
+def _transpose(node: OnnxNode) -> Outputs:
     x = node.operand()
     rank = len(x.shape)
     order = node.ints("perm", range(rank)[::-1])

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from .... import ops
-from .table import Node, reads
+from .table import OnnxNode, reads
 from .values import Outputs
 
 END = 2**31 - 1
 
 
 @reads("Slice", same_elements=True)
-def _slice(node: Node) -> Outputs:
+def _slice(node: OnnxNode) -> Outputs:
     x = node.operand()
     if node.proto.doc_string == "Crop" and len(x.shape) == 4:  # the writer's mark of an operation on a batch of images
         x = ops.unpack_batch(ops.to_batch(x))
@@ -36,7 +36,7 @@ def _slice(node: Node) -> Outputs:
     return node.of_kind(ops.slice(x, axes, begins, ends, strides), node.tensor(0).kind)
 
 
-def _range(node: Node, axis: int, begin: int, end: int, step: int, size: int) -> tuple[int, int]:
+def _range(node: OnnxNode, axis: int, begin: int, end: int, step: int, size: int) -> tuple[int, int]:
     """Begin and end as CNTK counts them, along an axis of known size: end 0 is the end of the axis."""
     stop = end if abs(end) < END else None
     positions = range(size)[begin if abs(begin) < END else None : stop : step]
@@ -48,7 +48,7 @@ def _range(node: Node, axis: int, begin: int, end: int, step: int, size: int) ->
     return first, 0 if last + 1 == size else last + 1
 
 
-def _open_range(node: Node, axis: int, begin: int, end: int, step: int) -> tuple[int, int]:
+def _open_range(node: OnnxNode, axis: int, begin: int, end: int, step: int) -> tuple[int, int]:
     """Begin and end as CNTK counts them, along an open axis."""
     if step > 0:
         return max(begin, -END), 0 if end >= END else end
@@ -57,7 +57,7 @@ def _open_range(node: Node, axis: int, begin: int, end: int, step: int) -> tuple
     return 0, 0
 
 
-def ranges_of(node: Node, rank: int) -> tuple[list[int], list[int], list[int], list[int]]:
+def ranges_of(node: OnnxNode, rank: int) -> tuple[list[int], list[int], list[int], list[int]]:
     """The axes of a Slice, counted from the front, and for each its begin, end and step as in the file."""
     if node.opset < 10:
         begins, ends = node.ints("starts", ()), node.ints("ends", ())
@@ -75,7 +75,7 @@ def ranges_of(node: Node, rank: int) -> tuple[list[int], list[int], list[int], l
 
 
 @reads("Split", same_elements=True)
-def _split(node: Node) -> Outputs:
+def _split(node: OnnxNode) -> Outputs:
     x, count = node.operand(), len(node.proto.output)
     axis = node.axis(node.integer("axis", 0), len(x.shape))
     sizes = split_sizes(node, x.shape[axis], count)
@@ -87,7 +87,7 @@ def _split(node: Node) -> Outputs:
     return pieces
 
 
-def split_sizes(node: Node, whole: int, count: int) -> list[int]:
+def split_sizes(node: OnnxNode, whole: int, count: int) -> list[int]:
     """The sizes of `count` parts of an axis of size `whole`, which is -3 if it is open.
 
     Errors: FormatError if the sizes in the file do not add up to that of the axis.
@@ -104,7 +104,7 @@ def split_sizes(node: Node, whole: int, count: int) -> list[int]:
 
 
 @reads("Gather", same_elements=True)
-def _gather(node: Node) -> Outputs:
+def _gather(node: OnnxNode) -> Outputs:
     x, indices = node.tensor(0), node.tensor(1)
     axis = node.axis(node.integer("axis", 0), len(x.shape))
     known = indices.array
@@ -136,7 +136,7 @@ def _gather(node: Node) -> Outputs:
 
 
 @reads("GatherND")
-def _gather_nd(node: Node) -> Outputs:
+def _gather_nd(node: OnnxNode) -> Outputs:
     """Slices by a single index, from all samples or within each sample of the leading axis."""
     x, indices = node.operand(0), node.operand(1)
     batch = node.integer("batch_dims", 0)

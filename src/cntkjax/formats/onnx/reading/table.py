@@ -16,28 +16,28 @@ import numpy as np
 
 from ...dictionary import FormatError
 from .._onnx import onnx
-from .values import FLOAT, Dim, Operand, Outputs, Tensor, output_of
+from .values import FLOAT, Dim, OnnxTensor, Operand, Outputs, output_of
 
 if TYPE_CHECKING:
     from onnx import NodeProto
 
-    from .graph import Reader
+    from .graph import GraphReader
 
-Converter = Callable[["Node"], Outputs]
-Fold = Callable[["Node"], "np.ndarray | list[np.ndarray]"]
+Converter = Callable[["OnnxNode"], Outputs]
+Fold = Callable[["OnnxNode"], "np.ndarray | list[np.ndarray]"]
 
 UNSUPPORTED = "export the model without this, for example with another opset, or rewrite the node with onnx's tools"
 
 
 @dataclass(frozen=True)
-class Conversion:
+class ReadingRule:
     """A row of the table. `same_elements`: the elements of the output are elements of the first operand."""
 
     convert: Converter
     same_elements: bool = False
 
 
-OPERATIONS: dict[str, Conversion] = {}
+OPERATIONS: dict[str, ReadingRule] = {}
 FOLDED: dict[str, Fold] = {}
 
 
@@ -48,7 +48,7 @@ def reads(*ops: str, same_elements: bool = False) -> Callable[[Converter], Conve
     """
 
     def register(convert: Converter) -> Converter:
-        OPERATIONS.update(dict.fromkeys(ops, Conversion(convert, same_elements)))
+        OPERATIONS.update(dict.fromkeys(ops, ReadingRule(convert, same_elements)))
         return convert
 
     return register
@@ -64,10 +64,10 @@ def folds(*ops: str) -> Callable[[Fold], Fold]:
     return register
 
 
-class Node:
+class OnnxNode:
     """A node of the graph with its operands. `where` names the file and the node in errors."""
 
-    def __init__(self, reader: Reader, proto: NodeProto, where: str) -> None:
+    def __init__(self, reader: GraphReader, proto: NodeProto, where: str) -> None:
         self.reader, self.proto, self.where = reader, proto, where
         self.op, self.name, self.opset = proto.op_type, proto.name, reader.opset
         self._attributes = {a.name: a for a in proto.attribute}
@@ -84,7 +84,7 @@ class Node:
         """True if the node has the i-th operand; the names of omitted operands are empty."""
         return i < len(self.proto.input) and bool(self.proto.input[i])
 
-    def tensor(self, i: int) -> Tensor:
+    def tensor(self, i: int) -> OnnxTensor:
         """The i-th operand."""
         if not self.has(i):
             raise self.error(f"operand {i} is missing")
@@ -122,9 +122,9 @@ class Node:
         kinds = {self.tensor(i).kind for i in range(len(self)) if self.has(i)}
         return kinds.pop() if len(kinds) == 1 else FLOAT
 
-    def of_kind(self, value: Operand, kind: str | None = None) -> Tensor:
+    def of_kind(self, value: Operand, kind: str | None = None) -> OnnxTensor:
         """An output of a kind, by default that of the operands."""
-        return Tensor(kind or self.kind, output_of(value))
+        return OnnxTensor(kind or self.kind, output_of(value))
 
     # ---- attributes
     def attribute(self, name: str, default: Any = None) -> Any:

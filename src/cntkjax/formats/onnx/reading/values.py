@@ -36,7 +36,7 @@ class Dim:
     __mod__ = __neg__ = _unknown
 
 
-class Tensor:
+class OnnxTensor:
     """A value of the graph.
 
     `array`: NumPy, of dtype object if sizes of free axes (`Dim`) are among its integers; None if it is not known.
@@ -88,7 +88,7 @@ class Tensor:
         return tuple(self.variable.shape)
 
 
-Output: TypeAlias = Operand | np.ndarray | Tensor
+Output: TypeAlias = Operand | np.ndarray | OnnxTensor
 Outputs: TypeAlias = Output | Sequence[Output]
 
 

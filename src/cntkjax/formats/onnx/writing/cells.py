@@ -19,12 +19,12 @@ from ....graph.public import classes
 from ....graph.shape import is_known
 from ....graph.variable import Leaf, Variable, VariableKind, outside, producer, value_of
 from ..cell_forms import ACTIVATIONS, CELLS, CellForm
-from .graph import OPEN, Writer
+from .graph import OPEN, GraphWriter
 from .sequence import initial_states
 
 
 @dataclass
-class Cell:
+class MatchedCell:
     """A block that matches a cell, with its parameters by their names in the layer, and its activation in ONNX."""
 
     block: Function
@@ -52,7 +52,7 @@ def _plan(block: Function) -> tuple[Plan, list[Variable]]:
     return Plan(copy.outputs), list(inputs.values())
 
 
-def match_cell(block: Function) -> Cell | None:
+def match_cell(block: Function) -> MatchedCell | None:
     """The cell that a block is, or None."""
     operands = [outside(v) for _, v in block.block_map]
     if any(not is_known(v.shape) or v.dtype not in (np.float32, np.float16) for v in operands):
@@ -75,13 +75,13 @@ def match_cell(block: Function) -> Cell | None:
                 continue
             if other.key == plan.key:
                 parameters = {t.name: leaf for t, leaf in zip(other.leaves, plan.leaves, strict=True) if t.name}
-                return Cell(block, form, ACTIVATIONS[name], parameters)
+                return MatchedCell(block, form, ACTIVATIONS[name], parameters)
     return None
 
 
 def match_recurrence(
     members: Sequence[Function], block: Function, resolve: Callable[[Variable], Variable], used: set[Variable]
-) -> Cell | None:
+) -> MatchedCell | None:
     """The cell with its states, if a recurrence is only this block and delays of its outputs by one step.
 
     `used`: the variables that the rest of the graph uses, which has to see the output h alone.
@@ -106,7 +106,7 @@ def match_recurrence(
     return cell
 
 
-def write_cell(w: Writer, cell: Cell, resolve: Callable[[Variable], Variable]) -> str:
+def write_cell(w: GraphWriter, cell: MatchedCell, resolve: Callable[[Variable], Variable]) -> str:
     """The operation for a recurrence that is a cell; returns its output tensor, [T, N, size]."""
     assert cell.x is not None and cell.states is not None
     form, x, size = cell.form, w.tensor(cell.x), cell.block.node_outputs[0].shape[0]
@@ -130,7 +130,7 @@ def write_cell(w: Writer, cell: Cell, resolve: Callable[[Variable], Variable]) -
     return w.reshape(y, 0, OPEN, size)  # drops the axis of directions; CNTK 2.7 reads no Squeeze here
 
 
-def _weights(w: Writer, cell: Cell) -> list[str]:
+def _weights(w: GraphWriter, cell: MatchedCell) -> list[str]:
     """The tensors W [1, gates * size, n], R [1, gates * size, size] and B [1, 2 * gates * size] of a cell."""
     form, p = cell.form, {name: np.asarray(value_of(leaf)) for name, leaf in cell.parameters.items()}
 

@@ -32,14 +32,14 @@ class ExportError(ValueError, RuntimeError):
         super().__init__(explain(message, fix=fix))
 
 
-class Writer:
+class GraphWriter:
     """The nodes of one graph. A variable is a tensor [T, N, *shape] with a sequence axis, [N, *shape] with the batch
     axis alone, and [*shape] without; in the body of a Scan (`in_scan`) sequences lack T, as it computes one step.
 
     Converters call `node` for each ONNX node, and the methods below for what differs between opsets.
     """
 
-    def __init__(self, opset: int, order: Order, outer: Writer | None = None) -> None:
+    def __init__(self, opset: int, order: Order, outer: GraphWriter | None = None) -> None:
         self.opset = opset
         self.resolve, self.inputs, self.block_names = order.resolve, order.inputs, order.block_names
         self.outer = outer
@@ -88,7 +88,7 @@ class Writer:
         return self.resolve(block.block_map[i][1])
 
     @property
-    def root(self) -> Writer:
+    def root(self) -> GraphWriter:
         """The writer of the outermost graph."""
         return self if self.outer is None else self.outer.root
 
@@ -272,4 +272,4 @@ class Writer:
         return onnx().helper.make_tensor_value_info(name, element_type(variable.dtype), list(dimensions))
 
 
-__all__ = ["END", "OPEN", "ExportError", "Writer"]
+__all__ = ["END", "OPEN", "ExportError", "GraphWriter"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from ....graph.function import Function
 from ....graph.variable import Variable
 from .._onnx import onnx
-from .graph import END, Writer
+from .graph import END, GraphWriter
 from .order import Order, Recurrence
 from .sequence import initial_states
 
@@ -17,9 +17,9 @@ class ScanWriter:
     outside its scanned inputs. Values without a sequence axis are directly visible in the body.
     """
 
-    def __init__(self, w: Writer, loop: Recurrence, order: Order) -> None:
+    def __init__(self, w: GraphWriter, loop: Recurrence, order: Order) -> None:
         self.w, self.loop, self.order = w, loop, order
-        self.body = Writer(w.opset, order, w)
+        self.body = GraphWriter(w.opset, order, w)
         self.body.label = w.label
         self.sequences = self._scanned_sequences()
         self.initial: list[str] = []  # tensors of the initial states
@@ -27,7 +27,7 @@ class ScanWriter:
         self.inputs: list[object] = []  # ValueInfoProtos of the body
         self.results: list[object] = []
 
-    def write(self, outputs: Sequence[Variable], emit: Callable[[Writer, Function], None]) -> None:
+    def write(self, outputs: Sequence[Variable], emit: Callable[[GraphWriter, Function], None]) -> None:
         """Write the Scan, whose scanned outputs are `outputs`; `emit` writes one node of the body."""
         like = self.w.tensor(self.sequences[0])
         for delay in self.loop.delays:

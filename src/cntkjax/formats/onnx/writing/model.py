@@ -24,7 +24,7 @@ from . import (  # noqa: F401  (they fill the table)
     shape,
 )
 from .cells import write_cell
-from .graph import Dimension, ExportError, Writer
+from .graph import Dimension, ExportError, GraphWriter
 from .loops import ScanWriter
 from .order import Order, Recurrence
 from .table import conversion_of, operands
@@ -66,7 +66,7 @@ def model_of(function: Function, opset: int = CNTK_OPSET) -> ModelProto:
         raise ValueError(f"opset {opset} is not supported: it is one of {OPSETS.start} to {OPSETS.stop - 1}")
     helper = onnx().helper
     order = Order(function.outputs)
-    w = Writer(opset, order)
+    w = GraphWriter(opset, order)
     inputs = [_input(w, v, opset) for v in _arguments(function, order)]
     for part in order.parts:
         _write(w, part, order)
@@ -97,13 +97,13 @@ def _arguments(function: Function, order: Order) -> list[Variable]:
     return [v for v in function.arguments if v in used]
 
 
-def _input(w: Writer, v: Variable, opset: int) -> ValueInfoProto:
+def _input(w: GraphWriter, v: Variable, opset: int) -> ValueInfoProto:
     name = w.unique(v.name or v.uid)
     w.tensors[v] = name
     return w.value_info(name, v, _dimensions(w, v, opset, name))
 
 
-def _dimensions(w: Writer, v: Variable, opset: int, name: str) -> list[Dimension]:
+def _dimensions(w: GraphWriter, v: Variable, opset: int, name: str) -> list[Dimension]:
     """Sizes, and names of free dimensions."""
     leading: list[Dimension] = []
     if v.sequence_axis is not None:
@@ -113,7 +113,7 @@ def _dimensions(w: Writer, v: Variable, opset: int, name: str) -> list[Dimension
     return [*leading, *(d if d >= 0 else w.dimension((name, i)) for i, d in enumerate(v.shape))]
 
 
-def _output(w: Writer, v: Variable, resolved: Variable) -> ValueInfoProto:
+def _output(w: GraphWriter, v: Variable, resolved: Variable) -> ValueInfoProto:
     name = w.find(resolved)
     if name is None or producer(resolved) is None or name in w.initializers or name in w.results:
         w.label = v.name or v.uid
@@ -133,7 +133,7 @@ def _output(w: Writer, v: Variable, resolved: Variable) -> ValueInfoProto:
 
 
 # ---- nodes
-def _write(w: Writer, part: Function | Recurrence, order: Order) -> None:
+def _write(w: GraphWriter, part: Function | Recurrence, order: Order) -> None:
     if isinstance(part, Function):
         _write_node(w, part)
     elif part.cell is not None:
@@ -152,7 +152,7 @@ def _members(part: Function | Recurrence) -> Sequence[Function]:
     return part.members if isinstance(part, Recurrence) else [part]
 
 
-def _write_node(w: Writer, node: Function) -> None:
+def _write_node(w: GraphWriter, node: Function) -> None:
     """Write one primitive or block by its row in the table."""
     w.label, first_node = node.name or node.uid, len(w.nodes)
     conversion = conversion_of(node)
@@ -185,7 +185,7 @@ def _uses(node: NodeProto) -> Iterator[str]:
         yield from (o.name for o in attribute.g.output)
 
 
-def _names(w: Writer) -> str:
+def _names(w: GraphWriter) -> str:
     """CNTK's uids and the names in this file, in the form in which CNTK records them."""
     return "<<<Uid, ONNXNodeName>>> pair: " + " ".join(f"<<<{uid}, {name}>>>" for uid, name in w.uids.items()) + " "
 

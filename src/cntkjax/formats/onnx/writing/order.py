@@ -9,7 +9,7 @@ from ....engine.plan.components import strongly_connected_components
 from ....engine.plan.parts import resolve
 from ....graph.function import Function
 from ....graph.variable import Variable, producer
-from .cells import Cell, is_cell, match_cell, match_recurrence
+from .cells import MatchedCell, is_cell, match_cell, match_recurrence
 from .table import conversion_of, operands
 
 
@@ -19,7 +19,7 @@ class Recurrence:
 
     delays: list[Function]
     nodes: list[Function]
-    cell: Cell | None = None  # if ONNX has it as one operation
+    cell: MatchedCell | None = None  # if ONNX has it as one operation
 
     @property
     def backwards(self) -> bool:

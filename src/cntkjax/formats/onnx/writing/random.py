@@ -8,12 +8,12 @@ import numpy as np
 
 from ....graph.function import Function
 from .._onnx import element_type
-from .graph import ExportError, Writer
+from .graph import ExportError, GraphWriter
 from .table import writes
 
 
 @writes("Dropout")
-def _dropout(w: Writer, node: Function, x: str) -> str:
+def _dropout(w: GraphWriter, node: Function, x: str) -> str:
     """Dropout is active in training only, which ONNX Runtime does not do."""
     rate = float(node.node_attributes["dropoutRate"])
     if w.opset < 12:
@@ -22,7 +22,7 @@ def _dropout(w: Writer, node: Function, x: str) -> str:
 
 
 @writes("RandomDistribution")
-def _random(w: Writer, node: Function, *like: str) -> str:
+def _random(w: GraphWriter, node: Function, *like: str) -> str:
     a, out = node.node_attributes, node.node_outputs[0]
     kind, args = a["randomDistributionType"], [float(v) for v in a["randomDistributionArgs"]]
 

@@ -10,7 +10,7 @@ from ....graph.function import Function
 from ....graph.shape import size
 from ....graph.variable import Leaf, value_of
 from ....primitives.rnnstack import layers_of
-from .graph import ExportError, Writer
+from .graph import ExportError, GraphWriter
 from .table import writes
 
 # cell: operation, activations, and for each of ONNX's gates its index in cuDNN's order (i f g o; r z n)
@@ -23,7 +23,7 @@ _KINDS = {
 
 
 @writes("OptimizedRNNStack")
-def _stack(w: Writer, node: Function, x: str, weights: str) -> str:
+def _stack(w: GraphWriter, node: Function, x: str, weights: str) -> str:
     source, parameter = w.inputs(node)
     a = node.node_attributes
     if not isinstance(parameter, Leaf):

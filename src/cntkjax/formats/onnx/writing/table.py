@@ -25,7 +25,7 @@ def _always(block: Function) -> bool:
 
 
 @dataclass(frozen=True)
-class Conversion:
+class WritingRule:
     """A row of the table.
 
     `matches`: whether a block of this name is the composition that the converter writes.
@@ -39,15 +39,15 @@ class Conversion:
     batch_of_one: bool = False
 
 
-PRIMITIVES: dict[str, Conversion] = {}
-BLOCKS: dict[str, Conversion] = {}
+PRIMITIVES: dict[str, WritingRule] = {}
+BLOCKS: dict[str, WritingRule] = {}
 
 
 def writes(*names: str, boolean: bool = False) -> Callable[[Converter], Converter]:
     """Decorator: register a function as the converter of primitives."""
 
     def register(convert: Converter) -> Converter:
-        PRIMITIVES.update(dict.fromkeys(names, Conversion(convert, boolean=boolean)))
+        PRIMITIVES.update(dict.fromkeys(names, WritingRule(convert, boolean=boolean)))
         return convert
 
     return register
@@ -56,16 +56,16 @@ def writes(*names: str, boolean: bool = False) -> Callable[[Converter], Converte
 def writes_block(
     *names: str, matches: Callable[[Function], bool] = _always, boolean: bool = False, batch_of_one: bool = False
 ) -> Callable[[Converter], Converter]:
-    """Decorator: register a function as the converter of blocks; see `Conversion` for the options."""
+    """Decorator: register a function as the converter of blocks; see `WritingRule` for the options."""
 
     def register(convert: Converter) -> Converter:
-        BLOCKS.update(dict.fromkeys(names, Conversion(convert, matches, boolean, batch_of_one)))
+        BLOCKS.update(dict.fromkeys(names, WritingRule(convert, matches, boolean, batch_of_one)))
         return convert
 
     return register
 
 
-def conversion_of(node: Function) -> Conversion | None:
+def conversion_of(node: Function) -> WritingRule | None:
     """The row of a primitive or block; None if it has none."""
     return (PRIMITIVES if node.block_composite is None else BLOCKS).get(node.op_name)
 
