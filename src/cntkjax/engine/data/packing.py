@@ -21,6 +21,14 @@ def bucket(n: int) -> int:
     return -(-n // step) * step
 
 
+def with_padding(index: np.ndarray, is_sample: np.ndarray) -> np.ndarray:
+    """The sample in each cell, where padding repeats the first one: its values are as good as any.
+
+    Shapes: int64 index and bool is_sample [*cells] -> [*cells].
+    """
+    return np.where(is_sample, index, 0)
+
+
 class GridShape(NamedTuple):
     """The shape of a grid. `simple`: each sequence has a row of its own."""
 
@@ -33,7 +41,7 @@ class GridShape(NamedTuple):
 class Grid:
     """The values of a layout on the host, and the sample in each cell.
 
-    Shapes: index is int64 [time, rows]; padding repeats a sample. row, start, length, origin are int32 [size].
+    Shapes: index is int64 [time, rows]; padding repeats the first sample. row, start, length, origin are int32 [size].
     """
 
     row: np.ndarray
@@ -86,18 +94,16 @@ def _one_per_row(lengths: np.ndarray, size: int, time: int) -> Grid:
     count = len(lengths)
     length = np.zeros(size, np.int32)
     length[:count] = lengths
-    offsets = np.concatenate([[0], np.cumsum(lengths)[:-1]]) if count else np.zeros(1, np.int64)
-    offsets = np.concatenate([offsets, np.zeros(size - count, np.int64)])
-    steps = np.minimum(np.arange(time)[:, None], np.maximum(length - 1, 0)[None, :])
+    steps, offsets = np.arange(time)[:, None], np.cumsum(length, dtype=np.int64) - length
     full = count == size and bool((length == time).all())
     row = np.arange(size, dtype=np.int32)
-    return Grid(row, np.zeros(size, np.int32), length, offsets[None, :] + steps, True, full)
+    return Grid(row, np.zeros(size, np.int32), length, with_padding(offsets + steps, steps < length), True, full)
 
 
 def _placed(lengths: np.ndarray, size: int, time: int, rows: int, row: np.ndarray, start: np.ndarray) -> Grid:
     """A grid with the sequences at these rows and starts."""
     count = len(lengths)
-    index = np.zeros((time, rows), np.int64)
+    index = np.zeros((time, rows), np.int64)  # padding repeats the first sample
     total = int(lengths.sum())
     offsets = np.cumsum(lengths) - lengths
     step = np.arange(total) - np.repeat(offsets, lengths)

@@ -16,7 +16,7 @@ from ...graph.errors import AxisError, BatchSizeError, ShapeError, explain
 from ...graph.shape import filled
 from ...graph.variable import Variable
 from ..data.layout import Batch, Layout
-from ..data.packing import Grid, bucket
+from ..data.packing import Grid, bucket, with_padding
 from ..data.ragged import Ragged, SparseRows
 from ..data.shape_policy import Prices
 from ..data.shapes import AxisTraits, MinibatchShape, MinibatchSpace
@@ -263,17 +263,18 @@ def arguments_in_order(plan: Plan, feeds: Feeds) -> list[Feed]:
 
 
 def pad_rows(data: AnyArray | SparseRows, size: int, variable: Variable, width: int = 0) -> PackedArray:
-    """Samples with the first (if sparse, the last) one repeated as padding.
+    """Samples and padding behind them.
 
     Shapes: data [count, *shape] -> [size, *shape]. `width`: see `_pack_sparse`.
     """
     if isinstance(data, SparseRows):
-        return _pack_sparse(data, np.minimum(np.arange(size), len(data) - 1), variable, width)
-    if len(data) == size:
-        return _own_copy(data)
-    if not isinstance(data, np.ndarray):
-        return data[np.minimum(np.arange(size), len(data) - 1)]
-    return np.concatenate([data, np.broadcast_to(data[:1], (size - len(data), *data.shape[1:]))])
+        return gather_rows(data, _padded(len(data), size), variable, width)
+    return _own_copy(data) if len(data) == size else gather_rows(data, _padded(len(data), size), variable)
+
+
+def _padded(count: int, size: int) -> np.ndarray:
+    index = np.arange(size)
+    return with_padding(index, index < count)
 
 
 def _own_copy(data: AnyArray) -> AnyArray:
