@@ -59,7 +59,7 @@ def test_names_are_replaced_where_they_are_used(tmp_path):
 @pytest.mark.parametrize(("text", "place", "message"), [
     ("a = [ b = 1", "line 1, column 5", "[ is not closed; add ]"),
     ("a = [ b = 1\n}", "line 2, column 1", "} closes [ of line 1; expected ]"),
-    ("a = 1\n]", "line 2, column 1", "] closes nothing"),
+    ("a = 1\n]\nb = 2", "line 2, column 1", "] closes nothing"),
     ("a = 1\n b c", "line 2, column 2", "expected key = value, not 'b c'"),
     ("value = $valeu$", "line 1, column 9", "$valeu$ is not defined; did you mean $value$?"),
     ("value = $a$\na = x$a$", "line 2, column 5", "$a$ refers to itself"),
@@ -80,16 +80,22 @@ def test_errors_name_the_includes(tmp_path):
         read(tmp_path, "\ninclude = inner.cntk")
 
 
+def test_closing_brackets_too_many_at_the_end_count_for_nothing(tmp_path):
+    (tmp_path / "a.cntk").write_text("a = [ b = 1 ]\n]\n} ")
+    block = load([f"configFile={tmp_path}/a.cntk"]).block("a")
+    assert block.integer("b") == 1
+
+
 @pytest.mark.parametrize("text", [
     "value = 1*1000000000",
     "value = $a0$\n" + "".join(f"a{i} = $a{i + 1}$$a{i + 1}$\n" for i in range(60)) + "a60 = xx",
-    "value = " + "(" * 100_000, "value = [" * 5000, "value = 1:" * 100_000 + "\n]",
+    "value = " + "(" * 100_000, "value = [" * 5000, "value = 1:" * 100_000 + "\n]\nb = 1",
 ])
 def test_hostile_texts_are_refused_within_a_second(tmp_path, text):
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(ConfigError):
         read(tmp_path, text).array("value")
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 def test_values_of_another_type_are_refused(tmp_path):

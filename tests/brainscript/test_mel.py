@@ -133,3 +133,16 @@ def test_mistakes_are_named_with_their_place(paths, script, says):
         edited(paths, script)
     assert says in str(error.value)
     assert "edit.mel, line" in str(error.value)
+
+
+def test_a_snippet_of_a_file_is_added_to_a_model(paths):
+    _, folder = paths
+    snippet = "first = [ Top = Sigmoid(L2.P) ]\nsecond = [ Wide = Layer(L1.Y, 5, 4) ]\nrun = first"
+    (folder / "more.ndl").write_text(snippet)
+    network = edited(paths, f'LoadNDLSnippet(m, "{folder}/more.ndl")')
+    np.testing.assert_allclose(run(network, "Top"), 1 / (1 + np.exp(-run(network, "L2.P"))), rtol=1e-6)
+    assert "Wide.Y" not in network.nodes
+    network = edited(paths, f'LoadNDLSnippet(m, "{folder}/more.ndl", section=second)')
+    assert "Top" not in network.nodes and network.nodes["Wide.Y"].shape[-2:] in ((5,), (5, 1), (1, 5))
+    with pytest.raises(ConfigError, match="there is no section 'frist': did you mean 'first'"):
+        edited(paths, f'LoadNDLSnippet(m, "{folder}/more.ndl", section=frist)')

@@ -45,12 +45,17 @@ class Text:
 
     @cached_property
     def closing(self) -> dict[int, int]:
-        """The offsets of opening brackets, and of those that close them. Errors: ConfigError if they don't match."""
+        """The offsets of opening brackets, and of those that close them. Errors: ConfigError if they don't match.
+
+        Closing brackets too many at the very end count for nothing, as in CNTK, for whose users such files worked.
+        """
         pairs: dict[int, int] = {}
         opened: list[int] = []
         for match in _BRACKET.finditer(self.masked):
             if match[0] in _CLOSING:
                 opened.append(match.start())
+            elif not opened and not self.masked[match.start() :].strip(" \t\n]})"):
+                break
             elif not opened or _CLOSING[self.masked[opened[-1]]] != match[0]:
                 raise self._unbalanced(match.start(), opened)
             else:

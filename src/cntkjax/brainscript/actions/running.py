@@ -12,8 +12,10 @@ from ..log import Log
 from .cross_validate import cross_validate
 from .decomposition import decompose
 from .edit import edit
+from .export import export_model
 from .plot import plot
 from .session import Command
+from .statistics import normalization_statistics
 from .test import test
 from .tools import dump_nodes
 from .train import train
@@ -22,8 +24,9 @@ from .write import write
 ACTIONS: Mapping[str, Callable[[Command], None]] = {
     "train": train, "trainRNN": train, "test": test, "eval": test, "devtest": test, "cv": cross_validate,
     "write": write, "edit": edit, "dumpNode": dump_nodes, "SVD": decompose, "plot": plot,
+    "exportModel": export_model, "bnstat": normalization_statistics,
 }
-_UNSUPPORTED = ("adapt", "convertdbn", "doEncoderDecoder", "testUnroll", "trainEncoderDecoder", "bnstat")
+_UNSUPPORTED = ("adapt", "convertdbn", "doEncoderDecoder", "testUnroll", "trainEncoderDecoder", "exportdbn")
 
 
 def run_commands(root: Block, log: Log) -> None:

@@ -39,7 +39,7 @@ def assignments(text: Text) -> Iterator[Entry]:
     while True:
         while at < len(masked) and (masked[at].isspace() or masked[at] in ";,"):
             at += 1
-        if at == len(masked):
+        if at == len(masked) or masked[at] in "]})":  # see `Text.closing`
             return
         match = _ITEM.match(masked, at)
         if match is None:

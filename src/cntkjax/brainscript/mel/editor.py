@@ -8,11 +8,11 @@ from pathlib import Path
 
 from ..language.editing import copied_parameter, loaded
 from ..language.evaluator import did_you_mean
-from ..language.networks import Description, Scope
+from ..language.networks import Description, Scope, expanded, include_file
 from ..models import function_of, load_network
-from ..ndl.building import read_macros
+from ..ndl.building import chosen_statements, read_macros
 from ..ndl.evaluation import Frame, Run
-from ..ndl.reader import Reader
+from ..ndl.reader import Reader, Section
 from ..network import ROLES, Network
 from ..nodes import Node, reachable
 from ..source import ConfigError, Place, Text
@@ -53,11 +53,12 @@ class Editor:
     def describe(self, begin: int, end: int) -> None:
         """Add the nodes that a part of the script describes in NDL to the default model."""
         content = re.sub(r"[^\n]", " ", self.text.content[:begin]) + self.text.content[begin:end]
-        part = Text(self.text.name, content, self.text.origin)
-        section = self.reader.read(part)
-        if not section.statements:
-            return
-        model = self.model_at(Place(self.text, begin))
+        section = self.reader.read(Text(self.text.name, content, self.text.origin))
+        if section.statements:
+            self.extend(self.model_at(Place(self.text, begin)), section)
+
+    def extend(self, model: Model, section: Section) -> None:
+        """Add the nodes of statements to the default model."""
         frame = self.frames.setdefault(self.default, Frame("", {}, {}))
         frame.values |= {name.lower(): node for name, node in model.nodes.items()}
         frame.statements |= section.statements
@@ -119,6 +120,18 @@ class Editor:
             raise command.error(str(error)) from error
         roles = {role: [found.nodes[name] for name in found.roles[role]] for role in ROLES}
         self.enter(command.result or command.argument(0), Model(dict(found.nodes), roles))
+
+    def load_snippet(self, command: Command) -> None:
+        """Add what a file of NDL describes to a model: one section of it, or what it runs."""
+        name, path, section = command.argument(0), command.argument(1), command.options.get("section", "")
+        if name.lower() not in self.models:
+            self.enter(name, Model())
+        self.default = name.lower()
+        found = self.reader.read(expanded(include_file(path, command.place), self.scope))
+        if section and section.lower() not in found.sections:
+            raise command.error(f"there is no section '{section}'{did_you_mean(section, found.sections)}")
+        chosen = found.sections[section.lower()] if section else chosen_statements(found)
+        self.extend(self.models[self.default], chosen)
 
     def enter(self, name: str, model: Model) -> None:
         self.models[name.lower()] = model
@@ -269,11 +282,12 @@ _COMMANDS: dict[str, Callable[[Editor, Command], None]] = {
     "setproperty": Editor.set_property, "remove": Editor.remove, "delete": Editor.remove, "rename": Editor.rename,
     "setpropertyforsubtree": lambda editor, command: editor.set_property(command, of_subtree=True),
     "copy": Editor.copy, "copysubtree": Editor.copy_subtree, "copyinputs": Editor.copy_inputs,
+    "loadndlsnippet": Editor.load_snippet,
 }
 _NAMES = (
     "CreateModel", "LoadModel", "SaveModel", "SaveDefaultModel", "SetDefaultModel", "UnloadModel", "Dump", "SetInput",
     "SetInputs", "SetProperty", "SetPropertyForSubTree", "Remove", "Delete", "Rename", "Copy", "CopySubTree",
-    "CopyInputs",
+    "CopyInputs", "LoadNDLSnippet",
 )
 
 __all__ = ["Editor"]

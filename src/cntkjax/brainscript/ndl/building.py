@@ -34,7 +34,8 @@ def build_network(
         read_macros(reader, block, scope)
         section = _read_description(reader, block, scope)
         description = Description(scope, precision, seed_offset)
-        frame = _frame(section)
+        chosen = chosen_statements(section)
+        frame = Frame("", chosen.statements, chosen.names)
         run = Run(reader.macros, description.evaluator)
         run.all(frame)
         return _finished(run, frame, precision)
@@ -73,7 +74,7 @@ def _read_description(reader: Reader, block: Section, scope: Scope | Mapping[str
     return section
 
 
-def _frame(section: Section) -> Frame:
+def chosen_statements(section: Section) -> Section:
     """The statements to run: those of the sections of ``load``, then of ``run``, or all that are in no section."""
     statements: dict[str, Expression] = {}
     names: dict[str, str] = {}
@@ -89,7 +90,7 @@ def _frame(section: Section) -> Frame:
         settings = ("load", "ndlmacros", "networkdescription", "randomseedoffset")
         statements |= {key: value for key, value in section.statements.items() if key not in settings}
         names |= section.names
-    return Frame("", statements, names)
+    return Section(statements, names)
 
 
 def _words(expression: Expression) -> tuple[Expression, ...]:
@@ -111,4 +112,4 @@ def _finished(run: Run, frame: Frame, precision: str) -> Network:
     return network_of({node.name: node for node in nodes}, roles, precision)
 
 
-__all__ = ["build_network", "read_macros"]
+__all__ = ["build_network", "chosen_statements", "read_macros"]

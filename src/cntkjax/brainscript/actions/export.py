@@ -1,0 +1,26 @@
+"""The action exportModel: a model for other runtimes, in ONNX."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ...ops import combine
+from ...ops.functions import ModelFormat
+from ...sgd import ConfigError
+from ..models import load_network
+from .session import Command, named_nodes
+
+
+def export_model(command: Command) -> None:
+    """Write the output nodes of a model to ``outputModelPath``, by default ``modelPath.onnx``."""
+    block, network = command.block, load_network(command.model_path)
+    names = named_nodes(network, block.array("outputNodeNames"), "outputNodeNames") or network.roles["output"]
+    if not names:
+        raise ConfigError("the model has no output nodes: name nodes in outputNodeNames")
+    path = Path(block.text("outputModelPath", f"{command.model_path}.onnx"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    combine([network.nodes[name] for name in names]).save(str(path), ModelFormat.ONNX)
+    command.log.line(f"Nodes {', '.join(names)} are written to {path}")
+
+
+__all__ = ["export_model"]

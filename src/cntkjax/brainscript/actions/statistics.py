@@ -1,0 +1,87 @@
+"""The action bnstat: the statistics of batch normalization from data, after training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...graph.variable import set_value
+from ...io import MinibatchSource
+from ...ops import alias
+from ...sgd import ConfigError
+from ...train._sources import next_minibatch
+from ..models import function_of, load_network
+from ..network import Network
+from ..readers import open_reader, streams_of
+from .session import Command
+from .test import minibatch_size
+
+_ITERATIONS = 30  # minibatches for each node, unless the block says
+
+
+def normalization_statistics(command: Command) -> None:
+    """Set running means and variances to averages over minibatches, layer by layer, each above those that are set.
+
+    The model is written to ``outputModelPath``, by default ``modelPath.PBN``.
+    Source: CNTK's page "Post Batch Normalization Statistics".
+    """
+    block, network = command.block, load_network(command.model_path)
+    nodes = list(_normalizations(network))
+    if not nodes:
+        raise ConfigError("the model has no batch normalization")
+    for name in nodes:
+        source = open_reader(command.reader(), shuffled=False)
+        node: Any = network.nodes[name].owner
+        _estimate(node, source, minibatch_size(block), block.integer("itersPerNode", _ITERATIONS))
+        command.log.line(f"Estimated the statistics of {name}")
+    path = Path(block.text("outputModelPath", f"{command.model_path}.PBN"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    function_of(network).save(str(path))
+    command.log.line(f"Model written to {path}")
+
+
+def _normalizations(network: Network) -> Iterator[str]:
+    """The names of all batch normalizations, each after those that it depends on."""
+    names = [name for name, operation in network.operations.items() if operation == "BatchNormalization"]
+    done: set[str] = set()
+
+    def visit(name: str) -> Iterator[str]:
+        waiting, seen = [*network.inputs.get(name, ())], {name}
+        while waiting:
+            each = waiting.pop()
+            if each in names and each not in done:
+                yield from visit(each)
+            elif each not in seen:
+                waiting += network.inputs.get(each, ())
+            seen.add(each)
+        if name not in done:
+            done.add(name)
+            yield name
+
+    for name in names:
+        yield from visit(name)
+
+
+def _estimate(node: Any, source: MinibatchSource, size: int, count: int) -> None:
+    """The averages, over minibatches, of the mean and variance of what a node normalizes."""
+    operand, _, _, mean, variance, seen = node.inputs
+    value, spatial = alias(operand), node.root_function.attributes["spatial"]
+    inputs: Any = streams_of([value], source)
+    means, variances = [], []
+    while len(means) < count and (minibatch := next_minibatch(source, size, inputs)):
+        result = value.eval({variable: minibatch[variable] for variable in value.arguments})
+        rows = np.concatenate([np.asarray(each, np.float64) for each in result]) if isinstance(result, list) else result
+        axes = (0, *range(2, rows.ndim)) if spatial else (0,)
+        means.append(rows.mean(axes))
+        variances.append(rows.var(axes))
+    if not means:
+        raise ConfigError("the reader has no data")
+    for constant, values in ((mean, means), (variance, variances)):
+        set_value(constant, np.mean(values, 0).reshape(constant.shape).astype(constant.dtype))
+    set_value(seen, np.full(seen.shape, len(means) * size, seen.dtype))
+
+
+__all__ = ["normalization_statistics"]
