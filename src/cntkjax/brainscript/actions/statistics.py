@@ -68,9 +68,11 @@ def _normalizations(network: Network) -> Iterator[str]:
 def _estimate(node: Any, source: MinibatchSource, size: int, count: int) -> None:
     """The averages, over minibatches, of the mean and variance of what a node normalizes."""
     operand, _, _, mean, variance, seen = node.inputs
-    value, spatial = alias(operand), node.root_function.attributes["spatial"]
+    value: Any = alias(operand)
+    spatial = node.root_function.attributes["spatial"]
     inputs: Any = streams_of([value], source)
-    means, variances = [], []
+    means: list[Any] = []
+    variances: list[Any] = []
     while len(means) < count and (minibatch := next_minibatch(source, size, inputs)):
         result = value.eval({variable: minibatch[variable] for variable in value.arguments})
         rows = np.concatenate([np.asarray(each, np.float64) for each in result]) if isinstance(result, list) else result
