@@ -65,6 +65,21 @@ def test_recurrence_gets_its_shape_from_outside_the_loop():
     assert f.dynamic_axes == (C.Axis.default_batch_axis(), C.Axis.default_dynamic_axis())
 
 
+@pytest.mark.parametrize("order", [lambda loop, v: loop + v, lambda loop, v: v + loop])
+def test_nested_recurrences_get_their_shape_from_outside_both(order):
+    v = C.sequence.input_variable((1, 4))
+
+    def loop(step):
+        p = C.placeholder()
+        f = step(C.sequence.past_value(p))
+        return f.replace_placeholders({p: f.output})
+
+    f = loop(lambda h: C.tanh(order(loop(lambda g: C.sin(g + h)), v)))
+    assert f.shape == (1, 4)
+    expected = np.array([0.7615942, 0.9341569])  # of CNTK 2.7
+    np.testing.assert_allclose(f.eval({v: [np.ones((2, 1, 4))]})[0], np.tile(expected, (4, 1)).T[:, None], rtol=1e-6)
+
+
 def test_operands_of_different_dynamic_axes():
     x, s = C.input_variable(3), C.sequence.input_variable(3)
     assert (x + s).dynamic_axes == s.dynamic_axes

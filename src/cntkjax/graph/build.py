@@ -208,7 +208,8 @@ def infer_all(roots: Iterable[Function], guess: int = 0) -> None:
     for strength in (guess,) if guess else (1, 2, 3):
         if not any(is_unknown(v.shape) for n in order for v in n.node_outputs):
             return
-        if _infer_each(order, strength) and not guess:
+        _settle(order, strength)  # until the guess has gone round: of nested loops, each waits for the shape of the other
+        if not guess:
             _settle(order)
 
 
@@ -223,9 +224,9 @@ def _infer_each(order: Sequence[Function], guess: int = 0) -> bool:
     return changed
 
 
-def _settle(order: Sequence[Function]) -> None:
+def _settle(order: Sequence[Function], guess: int = 0) -> None:
     for _ in range(len(order) + 2):
-        if not _infer_each(order):
+        if not _infer_each(order, guess):
             return
     raise ShapeError(explain(
         "the shapes in a recurrent loop do not converge: each pass through the loop gives another shape",

@@ -1,0 +1,74 @@
+"""Write random programs: the same for the same seed."""
+
+from __future__ import annotations
+
+from .draft import Draft, Refused
+from .layer_rules import LAYERS, LEARNERS, SCHEDULES
+from .program import SEQUENCE, Minibatch, Program, Statement
+from .rules import RULES
+
+TABLE = RULES | LAYERS
+LARGEST = 600  # elements of a sample
+
+
+def write(seed: int, statements: tuple[int, int] = (2, 8)) -> tuple[Program, list[Program]]:
+    """A program, and those that end in a statement that was refused on the way."""
+    draft = Draft(seed, "float64" if seed % 2 else "float32")
+    names, weights = list(TABLE), [r.weight for r in TABLE.values()]
+    for _ in range(draft.random.randint(*statements)):
+        try_rule(draft, draft.random.choices(names, weights)[0])
+    return finish(draft), [refused(draft, statements) for statements in draft.refused]
+
+
+def try_rule(draft: Draft, name: str) -> str | None:
+    """Use a rule; None if what it made was refused, or is too large."""
+    chosen: dict[str, str] = {}
+    try:
+        for gap, choose in TABLE[name].choosers.items():
+            chosen[gap] = choose(draft, chosen)
+        made = draft.add(TABLE[name].template.format(**chosen))
+    except (Refused, IndexError, ValueError):  # of a gap that nothing fills, such as an axis of a scalar
+        return None
+    size = 1
+    for n in draft.type_of(made).shape:
+        size *= max(n, 2)
+    if size > LARGEST:
+        draft.statements.pop()
+        return None
+    return made
+
+
+def finish(draft: Draft) -> Program:
+    """The program with what no statement uses as its roots."""
+    random = draft.random
+    used = {u for s in draft.statements for u in s.uses}
+    leaves = ("C.parameter(", "C.constant(", "C.input_variable(", "C.sequence.input_variable(")
+    roots = [s.name for s in draft.statements if s.name not in used and not s.text.startswith(leaves)]
+    often = {"values": 1, "gradients": 0.6, "loaded": 0.3, "training": 0.4}
+    observations = [what for what, probability in often.items() if random.random() < probability]
+    learner = random.choice(LEARNERS[random.choice(list(LEARNERS))])
+    learner = learner.format(**{name: random.choice(texts) for name, texts in SCHEDULES.items()})
+    return Program(
+        draft.seed, draft.dtype, tuple(draft.statements), tuple(roots[-4:]), (minibatch(draft), minibatch(draft)),
+        tuple(observations), learner,
+    ).needed()
+
+
+def refused(draft: Draft, statements: tuple[Statement, ...]) -> Program:
+    """The program that ends in a statement that was refused."""
+    roots = (statements[-1].name,)
+    return Program(draft.seed, draft.dtype, statements, roots, (minibatch(draft),), ("values",)).needed()
+
+
+def minibatch(draft: Draft) -> Minibatch:
+    """Between one and four sequences: equal, ragged, or one long one among short ones."""
+    random = draft.random
+    size = random.randint(1, 4)
+    lengths = {
+        axis: random.choice([
+            tuple(random.randint(1, 5) for _ in range(size)), (random.randint(1, 4),) * size,
+            tuple(7 if i == size - 1 else 1 for i in range(size)),
+        ])
+        for axis in (SEQUENCE, "t1", "t2")
+    }
+    return Minibatch(size, lengths, random.randint(1, 3))

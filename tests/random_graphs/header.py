@@ -1,0 +1,79 @@
+"""What every random program begins with, on CNTK 2.7 (Python 3.6) as on this package."""
+
+import os
+import tempfile
+
+import numpy as np
+
+import cntk as C
+
+T = np.float32
+
+
+def data(seed, *shape):
+    """Multiples of 1/16 from -1 to 1, the same with every version of NumPy; equal ones occur."""
+    return (np.random.RandomState(seed).randint(-16, 17, shape) / 16).astype(T)
+
+
+def sparse(seed, *shape):
+    """Mostly zeros; some rows contain nothing else."""
+    import scipy.sparse
+
+    random = np.random.RandomState(seed)
+    return scipy.sparse.csr_matrix((random.randint(-16, 17, shape) / 16 * (random.rand(*shape) < 0.4)).astype(T))
+
+
+def feed(f, minibatch):
+    """What the inputs of `f` are fed; of a function that was loaded, by their names."""
+    return {a: minibatch[a.name] for a in f.arguments}
+
+
+def evaluate(outputs, minibatch):
+    """The values of several outputs, computed together."""
+    f = C.combine(outputs)
+    values = f.eval(feed(f, minibatch))
+    return [values[o] for o in f.outputs] if isinstance(values, dict) else [values]
+
+
+def gradients(root, wrt, minibatch):
+    """The gradients of the sum of `root`."""
+    found = root.grad(feed(root, minibatch), wrt=wrt)
+    return [found[v] for v in wrt] if isinstance(found, dict) else [found]
+
+
+def train(loss, learner, minibatches):
+    """The losses of five steps, and the parameters after them."""
+    trainer = C.Trainer(None, (loss, None), [learner(loss.parameters)])
+    losses = []
+    for step in range(5):
+        trainer.train_minibatch(feed(loss, minibatches[step % len(minibatches)]))
+        losses.append(trainer.previous_minibatch_loss_average)
+    return losses, [p.value for p in sorted(loss.parameters, key=lambda p: p.uid)]
+
+
+def reload(f):
+    """`f` as it is read from a file."""
+    folder = tempfile.mkdtemp()
+    path = os.path.join(folder, "f")
+    try:
+        f.save(path)
+        return C.Function.load(path)
+    finally:
+        if os.path.exists(path):
+            os.remove(path)
+        os.rmdir(folder)
+
+
+def describe(f):
+    """The shape, axes and type of an output; axes that an operation created have no fixed name."""
+    v = f.output if isinstance(f, C.Function) else f
+    known = ("defaultBatchAxis", "defaultDynamicAxis", "t1", "t2")
+    axes = [a.name if a.name in known else "new" for a in v.dynamic_axes]
+    return [list(v.shape), axes, np.dtype(v.dtype).name]
+
+
+def loop(step, delay=C.sequence.past_value):
+    """A recurrence: `step` of its own delayed value."""
+    p = C.placeholder()
+    f = step(delay(p))
+    return f.replace_placeholders({p: f.output})

@@ -1,0 +1,71 @@
+"""Programs run by CNTK 2.7 or by this package: many in a process, which is started again behind one that ends it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .program import Program
+
+HERE = Path(__file__).resolve().parent
+ORACLE = HERE.parents[2] / "shared" / "oracle" / "cntk27"
+PATIENCE = 120  # seconds for one program, compilation included
+Shown = dict[str, Any]
+
+
+def on_cntk(programs: Sequence[Program]) -> list[Shown]:
+    return run([str(ORACLE)], [p.lines() for p in programs])
+
+
+def on_ours(programs: Sequence[Program]) -> list[Shown]:
+    return run([sys.executable], [p.lines() for p in programs])
+
+
+def run(python: list[str], programs: list[list[str]]) -> list[Shown]:
+    """What each program shows; {"crash": why} for those that ended their process."""
+    shown: list[Shown] = []
+    while len(shown) < len(programs):
+        shown += _until_crash(python, programs[len(shown):])
+    return shown
+
+
+def _until_crash(python: list[str], programs: list[list[str]]) -> list[Shown]:
+    with tempfile.TemporaryDirectory() as folder:
+        source, results = Path(folder, "programs"), Path(folder, "results")
+        source.write_text("".join(json.dumps(lines) + "\n" for lines in programs))
+        results.touch()
+        command = [*python, str(HERE / "serve.py"), str(source), str(results)]
+        with open(Path(folder, "errors"), "wb") as errors:
+            process = subprocess.Popen(command, stdout=errors, stderr=errors, cwd=folder, env=_environment())
+            reason = _wait(process, results)
+        shown = [r["shown"] for line in results.read_text().splitlines() if "shown" in (r := json.loads(line))]
+        if len(shown) < len(programs):
+            if not results.read_text():
+                raise RuntimeError(Path(folder, "errors").read_text()[-2000:])
+            shown.append({"crash": reason})
+        return shown
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
+
+
+def _wait(process: subprocess.Popen, results: Path) -> str:
+    """Why the process ended: by itself, or because one program took too long."""
+    size, since = 0, time.monotonic()
+    while process.poll() is None:
+        time.sleep(0.05)
+        if results.stat().st_size != size:
+            size, since = results.stat().st_size, time.monotonic()
+        if time.monotonic() - since > PATIENCE:
+            process.kill()
+            process.wait()
+            return "no answer"
+    return f"status {process.returncode}"

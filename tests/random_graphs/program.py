@@ -1,0 +1,163 @@
+"""A random program: statements that build a graph, and what is observed of it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+HEADER = Path(__file__).with_name("header.py")
+BATCH = "defaultBatchAxis"
+SEQUENCE = "defaultDynamicAxis"
+NAME = re.compile(r"\bv\d+\b")
+
+
+def call(function: str, *arguments: object) -> str:
+    return f"{function}({', '.join(map(str, arguments))})"
+
+
+@dataclass(frozen=True)
+class Type:
+    """What a variable is: the shape of a sample, the names of its dynamic axes, its storage."""
+
+    shape: tuple[int, ...] = ()
+    axes: tuple[str, ...] = ()
+    is_sparse: bool = False
+    dtype: str = "float32"
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def is_sequence(self) -> bool:
+        return len(self.axes) > 1
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a dimension is free or not known yet."""
+        return any(n < 0 for n in self.shape)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """`name = text`; an input is fed by each minibatch."""
+
+    name: str
+    text: str
+    type: Type
+    is_input: bool = False
+
+    @property
+    def line(self) -> str:
+        return f"with C.default_options(dtype=T): {self.name} = {self.text}" if "C.layers" in self.text else (
+            f"{self.name} = {self.text}"
+        )
+
+    @property
+    def uses(self) -> list[str]:
+        return NAME.findall(self.text)
+
+
+@dataclass(frozen=True)
+class Minibatch:
+    """The lengths of the sequences along each sequence axis, and the size of free dimensions."""
+
+    size: int
+    lengths: dict[str, tuple[int, ...]]
+    free: int = 2
+
+    def data(self, variable: Statement, seed: int) -> str:
+        """The expression of what `variable` is fed."""
+        t = variable.type
+        shape = tuple(n if n >= 0 else self.free for n in t.shape)
+        make = "sparse" if t.is_sparse else "data"
+        lengths = next((self.lengths[a] for a in t.axes if a != BATCH), None)
+        if not t.axes:
+            return call(make, seed, *shape)
+        if lengths is None:
+            return call(make, seed, self.size, *shape)
+        return f"[{', '.join(call(make, seed + i, n, *shape) for i, n in enumerate(lengths))}]"
+
+
+@dataclass(frozen=True)
+class Program:
+    """Statements, the roots that are computed, and what is observed of them (`OBSERVATIONS`)."""
+
+    seed: int
+    dtype: str
+    statements: tuple[Statement, ...]
+    roots: tuple[str, ...]
+    minibatches: tuple[Minibatch, ...]
+    observations: tuple[str, ...]
+    learner: str = ""
+
+    def __getitem__(self, name: str) -> Statement:
+        return next(s for s in self.statements if s.name == name)
+
+    def needed(self) -> Program:
+        """Without statements that no root needs."""
+        wanted = set(self.roots)
+        for s in reversed(self.statements):
+            if s.name in wanted:
+                wanted.update(s.uses)
+        return replace(self, statements=tuple(s for s in self.statements if s.name in wanted))
+
+    def lines(self) -> list[str]:
+        """One line of Python each."""
+        lines = [f"T = np.{self.dtype}"]
+        lines += [s.line for s in self.statements]
+        lines += [f'show("type of {r}", describe({r}))' for r in self.roots]
+        lines += [self._minibatch(i) for i in range(len(self.minibatches))]
+        lines += self._loss() if {"gradients", "training"} & set(self.observations) else []
+        for observation in self.observations:
+            lines += OBSERVATIONS[observation](self)
+        return lines
+
+    def script(self) -> str:
+        """The whole program, which CNTK 2.7 runs as well."""
+        show = 'def show(what, value):\n    print(what, "=", value)\n'
+        return "\n".join([HEADER.read_text(), "", show, "", *self.lines(), ""])
+
+    def _minibatch(self, i: int) -> str:
+        inputs = [s for s in self.statements if s.is_input]
+        entries = [f'"{s.name}": {self.minibatches[i].data(s, 100 * i + 10 * int(s.name[1:]))}' for s in inputs]
+        return f"m{i} = {{{', '.join(entries)}}}"
+
+    def _loss(self) -> list[str]:
+        """A number for each sample that every root contributes to, each element with another weight."""
+        terms = [self._term(self[r]) for r in self.roots if self[r].type.dtype == self.dtype]
+        return [f"loss = {' + '.join(terms)}"] if terms else []
+
+    def _term(self, root: Statement) -> str:
+        t = root.type
+        weights = call("data", root.name[1:], *t.shape)
+        weighted = root.name if t.is_open or not t.shape else f"{root.name} * C.constant({weights})"
+        summed = f"C.reduce_sum({weighted})" if t.shape else weighted
+        return f"C.sequence.reduce_sum({summed})" if t.is_sequence else summed
+
+    @property
+    def _list(self) -> str:
+        return f"[{', '.join(self.roots)}]"
+
+    def _values(self) -> list[str]:
+        return [f'show("values {i}", evaluate({self._list}, m{i}))' for i in range(len(self.minibatches))]
+
+    def _gradients(self) -> list[str]:
+        wrt = [s.name for s in self.statements if "C.parameter(" in s.text or "needs_gradient" in s.text]
+        return [f'show("gradients", gradients(loss, [{", ".join(wrt)}], m0))'] if wrt else []
+
+    def _training(self) -> list[str]:
+        minibatches = ", ".join(f"m{i}" for i in range(len(self.minibatches)))
+        return [f'show("training", train(loss, lambda parameters: {self.learner}, [{minibatches}]))']
+
+    def _loaded(self) -> list[str]:
+        return [f'show("loaded", evaluate([reload(C.combine({self._list}))], m0))']
+
+
+OBSERVATIONS = {
+    "values": Program._values,
+    "gradients": Program._gradients,
+    "loaded": Program._loaded,
+    "training": Program._training,
+}

@@ -1,0 +1,80 @@
+"""Run random programs one after the other, and write what they show: serve.py PROGRAMS RESULTS.
+
+The file of programs has a JSON list of lines of Python in each line. A line of results is written before each program
+("begin") and after it, so that whoever started this process knows which program ended it. This file is Python 3.6 too:
+CNTK 2.7 runs it.
+"""
+
+import json
+import os
+import sys
+import traceback
+
+import numpy as np
+
+import cntk as C
+
+ACCIDENTS = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, NameError, NotImplementedError, RecursionError,
+    UnicodeError,
+)
+
+
+def plain(value):
+    """A value as JSON: dense, with its shape and type; sequences as lists."""
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if hasattr(value, "toarray"):
+        value = value.toarray()
+    if isinstance(value, C.core.Value):
+        return "Value %s" % (tuple(value.shape),)
+    if isinstance(value, (np.ndarray, np.generic)):
+        return {"shape": list(np.shape(value)), "dtype": str(value.dtype), "data": np.ravel(value).tolist()}
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
+
+
+def refusal(error):
+    """What went wrong, and whether the package itself says so."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = os.path.join("cntkjax", "")
+    own = type(error).__module__.startswith("cntkjax") or len(frames) < 2 or where in frames[-1][0]
+    message = str(error).strip().split("\n\n[CALL STACK]")[0]
+    place = "%s:%s" % (os.path.basename(frames[-1][0]), frames[-1][1]) if frames else ""
+    return {
+        "error": type(error).__name__, "message": message[:400], "place": place,
+        "accident": not own or (isinstance(error, ACCIDENTS) and not type(error).__module__.startswith("cntkjax")),
+    }
+
+
+def run(lines, header):
+    """What a program shows: by its name, a value, or why there is none."""
+    names, shown = dict(header), {}
+    names["show"] = lambda what, value: shown.update({what: plain(value)})
+    for number, line in enumerate(lines):
+        try:
+            exec(line, names)
+        except Exception as error:
+            what = line[6:].split('"')[0] if line.startswith("show(") else "line %d" % number
+            shown[what] = refusal(error)
+            if not line.startswith("show("):
+                break
+    return shown
+
+
+def main(programs, results):
+    names = {}
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "header.py")) as file:
+        header = compile(file.read(), "header.py", "exec")
+    with open(programs) as source, open(results, "a") as out:
+        for number, line in enumerate(source):
+            out.write(json.dumps({"begin": number}) + "\n")
+            out.flush()
+            names = {}
+            exec(header, names)
+            C.cntk_py.set_fixed_random_seed(1)
+            out.write(json.dumps({"number": number, "shown": run(json.loads(line), names)}) + "\n")
+            out.flush()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,89 @@
+"""Make a program that fails smaller, as long as it fails in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from .compare import Difference, compare
+from .draft import AXES
+from .processes import on_cntk, on_ours
+from .program import BATCH, SEQUENCE, Minibatch, Program, Statement, Type
+
+ROUNDS = 12
+CHANGES = 40  # that are tried at once
+
+
+def differences(programs: list[Program]) -> list[list[Difference]]:
+    """How each program differs between CNTK and this package."""
+    pairs = zip(programs, on_cntk(programs), on_ours(programs), strict=True)
+    return [compare(cntk, ours, p.dtype) for p, cntk, ours in pairs]
+
+
+def shrink(program: Program, kind: str) -> tuple[Program, list[Difference]]:
+    """The smallest program found whose difference is of this kind."""
+    found: list[Difference] = differences([program])[0]
+    for _ in range(ROUNDS):
+        candidates = list(smaller(program))[:CHANGES]
+        pairs = zip(candidates, differences(candidates), strict=True)
+        failing = [(size(p), p, d) for p, d in pairs if kind in {x.kind for x in d}]
+        if not failing:
+            break
+        _, program, found = min(failing, key=lambda f: f[0])
+    return program, found
+
+
+def size(p: Program) -> tuple[int, int, int]:
+    return (
+        len(p.statements) + len(p.observations) + len(p.minibatches),
+        sum(m.size for m in p.minibatches),
+        sum(len(s.text) for s in p.statements),
+    )
+
+
+def smaller(p: Program) -> Iterator[Program]:
+    """Programs with something left out, the largest changes first."""
+    if len(p.roots) > 1:
+        yield from (replace(p, roots=(r,)).needed() for r in p.roots)
+    yield from (replace(p, roots=(s.name,)).needed() for s in p.statements if not s.is_input and (s.name,) != p.roots)
+    for s in p.statements:
+        yield from (_with(p, s, text) for text in _replacements(p, s))
+    if len(p.observations) > 1:
+        yield from (replace(p, observations=(o,)) for o in p.observations)
+    yield from (replace(p, minibatches=(m,)) for m in p.minibatches if len(p.minibatches) > 1)
+    for m in p.minibatches:
+        if m.size > 1:
+            yield replace(p, minibatches=tuple(_halved(x) if x is m else x for x in p.minibatches))
+
+
+def _halved(m: Minibatch) -> Minibatch:
+    return replace(m, size=m.size // 2, lengths={a: n[len(n) - m.size // 2:] for a, n in m.lengths.items()})
+
+
+def _with(p: Program, s: Statement, made: Statement) -> Program:
+    return replace(p, statements=tuple(made if x is s else x for x in p.statements)).needed()
+
+
+def _replacements(p: Program, s: Statement) -> Iterator[Statement]:
+    """What may stand in the place of a statement: a variable of the same type that it uses, or an input."""
+    if s.is_input or not s.uses:
+        return
+    for name in dict.fromkeys(s.uses):
+        if p[name].type == s.type and s.text != f"C.alias({name})":
+            yield Statement(s.name, f"C.alias({name})", s.type)
+    made = input_of(s.name, s.type)
+    if made and s.name not in p.roots:
+        yield made
+
+
+def input_of(name: str, t: Type) -> Statement | None:
+    """An input of a type, if its axes are such that an input can have them."""
+    known = {(): "dynamic_axes=[], ", (BATCH,): "", (BATCH, SEQUENCE): ""}
+    known |= {(BATCH, name): f"sequence_axis={axis}, " for name, axis in AXES.items()}
+    if t.axes not in known or t.is_open:
+        return None
+    make = "C.sequence.input_variable" if t.is_sequence else "C.input_variable"
+    sparse = ", is_sparse=True" if t.is_sparse else ", needs_gradient=True"
+    return Statement(name, f'{make}({t.shape}, {known[t.axes]}name="{name}", dtype=np.{t.dtype}{sparse})', t, True)
+
+
