@@ -1,14 +1,18 @@
-"""Compare random programs with CNTK 2.7: python -m tests.random_graphs FIRST_SEED NUMBER FOLDER.
+"""Compare random programs with CNTK 2.7.
 
-Programs that differ are written into FOLDER as scripts, with what differs.
+    python -m tests.random_graphs compare FIRST_SEED NUMBER FOLDER    # what differs is written into FOLDER
+    python -m tests.random_graphs shrink SEED FOLDER                  # make those of a seed smaller
+    python -m tests.random_graphs print SEED                          # as a script, which CNTK 2.7 runs too
 """
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from .compare import Difference
 from .generator import write
 from .program import Program
 from .shrink import differences, shrink
@@ -16,23 +20,30 @@ from .shrink import differences, shrink
 AT_ONCE = 60
 
 
-def main(first: int, number: int, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+def compare(first: int, number: int, folder: Path) -> None:
+    """Programs of `number` seeds; totals are printed after each batch."""
     totals: Counter[str] = Counter()
     for begin in range(first, first + number, AT_ONCE):
         programs = written(range(begin, min(begin + AT_ONCE, first + number)))
-        for i, (p, found) in enumerate(zip(programs, differences(programs), strict=True)):
+        for i, (program, found) in enumerate(zip(programs, differences(programs), strict=True)):
             kinds = {d.kind for d in found} or {"agrees"}
-            totals.update(kinds)
-            fault = next((d for d in found if d.is_fault), None)
-            if fault:
-                p, found = shrink(p, fault.kind)
+            totals.update(["+".join(sorted(kinds))])
             if found:
-                report(p, found, folder / f"{'-'.join(sorted(kinds))}-{p.seed}-{i}.txt")
+                report(program, found, folder / f"{'-'.join(sorted(kinds))}-{program.seed}-{i}.txt")
         print(f"seeds {first} to {begin + AT_ONCE - 1}:", dict(totals), flush=True)
 
 
-def written(seeds: range) -> list[Program]:
+def shrink_seed(seed: int, folder: Path) -> None:
+    programs = written([seed])
+    for i, (program, found) in enumerate(zip(programs, differences(programs), strict=True)):
+        for fault in [d for d in found if d.is_fault][:1]:
+            small, found = shrink(program, fault.kind)
+            report(small, found, folder / f"small-{fault.kind}-{seed}-{i}.txt")
+            print((folder / f"small-{fault.kind}-{seed}-{i}.txt").read_text())
+
+
+def written(seeds: Iterable[int]) -> list[Program]:
+    """The programs of some seeds, those that end in what was refused included."""
     programs = []
     for seed in seeds:
         program, refused = write(seed)
@@ -40,10 +51,20 @@ def written(seeds: range) -> list[Program]:
     return programs
 
 
-def report(p: Program, found: list, path: Path) -> None:
-    notes = "".join(f"# {d.kind} {d.what}: {d.details}\n".replace("\n", " ") + "\n" for d in found)
-    path.write_text(notes + "\n".join(p.lines()) + "\n")
+def report(program: Program, found: Sequence[Difference], path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    notes = ["# " + f"{d.kind} {d.what}: {d.details}".replace("\n", " ") for d in found]
+    path.write_text("\n".join([*notes, *program.lines()]) + "\n")
+
+
+def main(verb: str, *arguments: str) -> None:
+    if verb == "compare":
+        compare(int(arguments[0]), int(arguments[1]), Path(arguments[2]))
+    elif verb == "shrink":
+        shrink_seed(int(arguments[0]), Path(arguments[1]))
+    else:
+        print("\n".join(p.script() for p in written([int(arguments[0])])))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))
+    main(*sys.argv[1:])

@@ -10,8 +10,8 @@ from .draft import AXES
 from .processes import on_cntk, on_ours
 from .program import BATCH, SEQUENCE, Minibatch, Program, Statement, Type
 
-ROUNDS = 12
-CHANGES = 40  # that are tried at once
+ROUNDS = 6
+CHANGES = 25  # that are tried at once
 
 
 def differences(programs: list[Program]) -> list[list[Difference]]:

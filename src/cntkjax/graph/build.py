@@ -208,7 +208,7 @@ def infer_all(roots: Iterable[Function], guess: int = 0) -> None:
     for strength in (guess,) if guess else (1, 2, 3):
         if not any(is_unknown(v.shape) for n in order for v in n.node_outputs):
             return
-        _settle(order, strength)  # until the guess has gone round: of nested loops, each waits for the shape of the other
+        _settle(order, strength)  # until the guess has gone round: nested loops wait for the shape of each other
         if not guess:
             _settle(order)
 
