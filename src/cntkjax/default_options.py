@@ -1,13 +1,12 @@
 """Defaults of layers' arguments, set for all code within a ``with`` statement.
 
-Example:
-    >>> def layer(width, activation=default_override_or(None)):
-    ...     return width, get_default_override(layer, activation=activation)
-    >>> with default_options(activation="relu"):
-    ...     print(layer(3), layer(3, activation="tanh"))
-    (3, 'relu') (3, 'tanh')
-    >>> layer(3)
-    (3, None)
+>>> def layer(width, activation=default_override_or(None)):
+...     return width, get_default_override(layer, activation=activation)
+>>> with default_options(activation="relu"):
+...     print(layer(3), layer(3, activation="tanh"))
+(3, 'relu') (3, 'tanh')
+>>> layer(3)
+(3, None)
 """
 from __future__ import annotations
 
@@ -32,9 +31,8 @@ _global_options: dict[str, Any] = {}
 class default_override_or:
     """A parameter's default that ``default_options`` may override; ``value`` is used where it does not.
 
-    Example:
-        >>> default_override_or(5).value
-        5
+    >>> default_override_or(5).value
+    5
     """
 
     def __init__(self, value: object) -> None:
@@ -70,9 +68,8 @@ def default_options(**kwargs: Any) -> _OptionsContextManager:
 
     An argument that the caller passes takes precedence, and so does an inner scope over an outer one.
 
-    Example:
-        >>> with default_options(init=0):
-        ...     pass
+    >>> with default_options(init=0):
+    ...     pass
     """
     return _OptionsContextManager(None, kwargs)
 
@@ -81,12 +78,11 @@ def default_options(**kwargs: Any) -> _OptionsContextManager:
 def default_options_for(functions: Layer | Iterable[Layer], **kwargs: Any) -> _OptionsContextManager:
     """As ``default_options``, but only for the given function, or list or tuple of functions.
 
-    Example:
-        >>> def layer(bias=default_override_or(True)):
-        ...     return get_default_override(layer, bias=bias)
-        >>> with default_options_for(layer, bias=False):
-        ...     layer()
-        False
+    >>> def layer(bias=default_override_or(True)):
+    ...     return get_default_override(layer, bias=bias)
+    >>> with default_options_for(layer, bias=False):
+    ...     layer()
+    False
     """
     several: Iterable[Any] = functions if isinstance(functions, list | tuple) else [functions]
     scope = frozenset(map(_unwrapped, several))
@@ -97,9 +93,8 @@ def default_options_for(functions: Layer | Iterable[Layer], **kwargs: Any) -> _O
 def is_default_override(value: object) -> bool:
     """Whether ``value`` is a ``default_override_or``, that is, was not passed by the caller.
 
-    Example:
-        >>> is_default_override(default_override_or(1)), is_default_override(1)
-        (True, False)
+    >>> is_default_override(default_override_or(1)), is_default_override(1)
+    (True, False)
     """
     return isinstance(value, default_override_or)
 
@@ -113,11 +108,10 @@ def get_default_override(function_or_class: Layer | None, **kwargs: object) -> A
     Errors: TypeError unless exactly one keyword is given and names a parameter of ``function_or_class``; ValueError if
     that is not a function or class.
 
-    Example:
-        >>> def layer(bias=default_override_or(True)):
-        ...     return get_default_override(layer, bias=bias)
-        >>> layer(), layer(bias=3)
-        (True, 3)
+    >>> def layer(bias=default_override_or(True)):
+    ...     return get_default_override(layer, bias=bias)
+    >>> layer(), layer(bias=3)
+    (True, 3)
     """
     if len(kwargs) != 1:
         raise TypeError(f"get_default_override() takes 1 keyword argument but {len(kwargs)} were given")
@@ -144,10 +138,9 @@ def _parameter_names(function_or_class: Layer) -> frozenset[str]:
 def set_global_option(key: str, value: object) -> None:
     """Set an option of the process, such as ``'align_axis'``; unlike ``default_options`` it has no scope.
 
-    Example:
-        >>> set_global_option("example_option", 1)
-        >>> get_global_option("example_option", 0)
-        1
+    >>> set_global_option("example_option", 1)
+    >>> get_global_option("example_option", 0)
+    1
     """
     _global_options[key] = value
 
@@ -156,9 +149,8 @@ def set_global_option(key: str, value: object) -> None:
 def get_global_option(key: str, default_value: object) -> Any:
     """The option set by ``set_global_option``, or ``default_value`` if it was never set.
 
-    Example:
-        >>> get_global_option("never_set", 7)
-        7
+    >>> get_global_option("never_set", 7)
+    7
     """
     return _global_options.get(key, default_value)
 

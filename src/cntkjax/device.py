@@ -1,10 +1,9 @@
 """Devices for computation: the CPU, and the accelerators that JAX finds, which CNTK calls GPUs.
 
-Example:
-    >>> try_set_default_device(cpu())
-    True
-    >>> use_default_device()
-    CPU
+>>> try_set_default_device(cpu())
+True
+>>> use_default_device()
+CPU
 """
 from __future__ import annotations
 
@@ -32,9 +31,8 @@ __all__ = ["DeviceDescriptor", "DeviceKind", "all_devices", "cpu", "get_gpu_prop
 class DeviceKind(IntEnum):
     """The kind of device that a ``DeviceDescriptor`` describes.
 
-    Example:
-        >>> DeviceKind.CPU
-        <DeviceKind.CPU: 0>
+    >>> DeviceKind.CPU
+    <DeviceKind.CPU: 0>
     """
 
     CPU = 0
@@ -49,9 +47,8 @@ class DeviceKind(IntEnum):
 class DeviceDescriptor:
     """A device, returned by ``cpu()``, ``gpu()`` and ``all_devices()``; equal to others of the same kind and number.
 
-    Example:
-        >>> cpu() == cpu(), cpu().id()
-        (True, 0)
+    >>> cpu() == cpu(), cpu().id()
+    (True, 0)
     """
 
     _kind: DeviceKind
@@ -86,9 +83,8 @@ Device: TypeAlias = DeviceDescriptor | None  # None: the default device
 def cpu() -> DeviceDescriptor:
     """The CPU.
 
-    Example:
-        >>> cpu()
-        CPU
+    >>> cpu()
+    CPU
     """
     return DeviceDescriptor(DeviceKind.CPU, 0)
 
@@ -99,10 +95,9 @@ def gpu(device_id: int) -> DeviceDescriptor:
 
     Errors: ValueError if JAX finds no such device; OverflowError for a negative number, TypeError for a non-integer.
 
-    Example:
-        >>> accelerators = all_devices()[:-1]
-        >>> [gpu(i) for i in range(len(accelerators))] == list(accelerators)
-        True
+    >>> accelerators = all_devices()[:-1]
+    >>> [gpu(i) for i in range(len(accelerators))] == list(accelerators)
+    True
     """
     if not isinstance(device_id, int):
         raise TypeError(f"gpu() needs the number of a device, got {device_id!r}")
@@ -121,9 +116,8 @@ def gpu(device_id: int) -> DeviceDescriptor:
 def all_devices() -> tuple[DeviceDescriptor, ...]:
     """All devices of this process: first the accelerators by number, then the CPU.
 
-    Example:
-        >>> all_devices()[-1]
-        CPU
+    >>> all_devices()[-1]
+    CPU
     """
     return (*(DeviceDescriptor(DeviceKind.GPU, i) for i in range(len(_devices.accelerators()))), cpu())
 
@@ -145,9 +139,8 @@ def try_set_default_device(new_default_device: DeviceDescriptor, acquire_device_
 
     Errors: TypeError for anything but a device, ValueError for None.
 
-    Example:
-        >>> try_set_default_device(cpu())
-        True
+    >>> try_set_default_device(cpu())
+    True
     """
     _check(new_default_device, "try_set_default_device")
     device = new_default_device
@@ -182,9 +175,8 @@ def use_default_device() -> DeviceDescriptor:
 
     Errors: RuntimeError if every device is excluded or locked.
 
-    Example:
-        >>> use_default_device() in all_devices()
-        True
+    >>> use_default_device() in all_devices()
+    True
     """
     if _Choice.default is None:
         _choose(_first_eligible())
@@ -215,11 +207,10 @@ def use_all_devices(use: bool = True) -> int:
     Args:
         use: False trains on the default device again.
 
-    Example:
-        >>> use_all_devices()
-        1
-        >>> use_all_devices(False)
-        1
+    >>> use_all_devices()
+    1
+    >>> use_all_devices(False)
+    1
     """
     devices = _devices.accelerators() or _devices.hosts()
     _devices.train_on(devices if use and len(devices) > 1 else ())
@@ -232,8 +223,7 @@ def set_excluded_devices(excluded_devices: Iterable[DeviceDescriptor] | DeviceDe
 
     Errors: TypeError for anything but a device, ValueError for None.
 
-    Example:
-        >>> set_excluded_devices([])
+    >>> set_excluded_devices([])
     """
     listed = [excluded_devices] if isinstance(excluded_devices, DeviceDescriptor) else excluded_devices
     if listed is None:
@@ -254,10 +244,9 @@ def get_gpu_properties(device: DeviceDescriptor) -> SimpleNamespace:
 
     Errors: ValueError for the CPU, TypeError for anything but a device.
 
-    Example:
-        >>> accelerators = all_devices()[:-1]
-        >>> [get_gpu_properties(device).device_id for device in accelerators] == list(range(len(accelerators)))
-        True
+    >>> accelerators = all_devices()[:-1]
+    >>> [get_gpu_properties(device).device_id for device in accelerators] == list(range(len(accelerators)))
+    True
     """
     _check(device, "get_gpu_properties")
     if device == cpu():
@@ -273,7 +262,7 @@ _PRECISIONS = {"float32": "float32", "tf32": "tensorfloat32"}
 
 @public
 def set_matmul_precision(precision: str) -> None:
-    """Sets the precision of float32 products and convolutions on GPUs, for programs that are compiled from now on.
+    """Set the precision of float32 products and convolutions on GPUs, for programs that are compiled from now on.
 
     ``"float32"``, the default, gives the same numbers as a CPU up to rounding. ``"tf32"`` rounds the operands to 10
     bits of mantissa on NVIDIA GPUs since Ampere, which is several times as fast and changes results in the third or
@@ -282,9 +271,8 @@ def set_matmul_precision(precision: str) -> None:
 
     Errors: ValueError for another precision.
 
-    Example:
-        >>> import cntkjax as C
-        >>> C.device.set_matmul_precision("float32")
+    >>> import cntkjax as C
+    >>> C.device.set_matmul_precision("float32")
     """
     if precision not in _PRECISIONS:
         raise ValueError(f"set_matmul_precision: {precision!r} is none of {', '.join(map(repr, _PRECISIONS))}")
@@ -298,9 +286,8 @@ if "CNTKJAX_MATMUL_PRECISION" in os.environ:
 def jax_device(device: DeviceDescriptor | None = None) -> jax.Device:
     """The JAX device of a descriptor; the default device for None.
 
-    Example:
-        >>> jax_device(cpu()).platform
-        'cpu'
+    >>> jax_device(cpu()).platform
+    'cpu'
     """
     device = device or use_default_device()
     return _devices.host() if device == cpu() else _devices.accelerators()[device.id()]

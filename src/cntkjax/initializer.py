@@ -52,11 +52,10 @@ class Initializer(Dictionary):
 
     Errors: ValueError for an unknown kind or a scale that is not positive.
 
-    Example:
-        >>> dict(normal(0.5, seed=1))["initializerType"]
-        'normal'
-        >>> normal(0.5, seed=1).sample((2, 3), np.float32).shape
-        (2, 3)
+    >>> dict(normal(0.5, seed=1))["initializerType"]
+    'normal'
+    >>> normal(0.5, seed=1).sample((2, 3), np.float32).shape
+    (2, 3)
     """
 
     def __init__(self, **description: Any) -> None:
@@ -73,10 +72,9 @@ class Initializer(Dictionary):
     def seeded(self) -> Initializer:
         """The initializer with a fixed seed; parameters fix it on creation, because their shape may be inferred later.
 
-        Example:
-            >>> a = uniform(1).seeded()
-            >>> bool((a.sample((3,), np.float32) == a.sample((3,), np.float32)).all())
-            True
+        >>> a = uniform(1).seeded()
+        >>> bool((a.sample((3,), np.float32) == a.sample((3,), np.float32)).all())
+        True
         """
         if "randomSeed" not in self:
             return self
@@ -107,11 +105,10 @@ class Initializer(Dictionary):
 
         Errors: ValueError if the shape has fewer axes than the ranks require.
 
-        Example:
-            >>> glorot_uniform(output_rank=-1, filter_rank=2).fans((32, 3, 5, 5))
-            (75, 800)
-            >>> glorot_uniform().fans((784, 10))
-            (784, 10)
+        >>> glorot_uniform(output_rank=-1, filter_rank=2).fans((32, 3, 5, 5))
+        (75, 800)
+        >>> glorot_uniform().fans((784, 10))
+        (784, 10)
         """
         out, filters = (default if self[key] == SentinelValueForInferParamInitRank else self[key]
                         for key, default in (("outputRank", 1), ("filterRank", 0)))
@@ -191,9 +188,8 @@ def _ranked(kind: str, scale: float, output_rank: int, filter_rank: int, seed: S
 def uniform(scale: float, seed: Seed | None = None) -> Initializer:
     """Uniform distribution between -scale and scale.
 
-    Example:
-        >>> bool(np.abs(uniform(0.1).sample((100,), np.float32)).max() <= 0.1)
-        True
+    >>> bool(np.abs(uniform(0.1).sample((100,), np.float32)).max() <= 0.1)
+    True
     """
     return Initializer(initializerType="uniform1", scale=float(scale), randomSeed=_seed(seed))
 
@@ -203,9 +199,8 @@ def normal(scale: float, output_rank: int = SentinelValueForInferParamInitRank,
            filter_rank: int = SentinelValueForInferParamInitRank, seed: Seed | None = None) -> Initializer:
     """Normal distribution with mean 0 and standard deviation ``scale``; the ranks have no effect.
 
-    Example:
-        >>> normal(0.01, seed=1).sample((2, 3), np.float64).shape
-        (2, 3)
+    >>> normal(0.01, seed=1).sample((2, 3), np.float64).shape
+    (2, 3)
     """
     return _ranked("normal", scale, output_rank, filter_rank, seed)
 
@@ -214,9 +209,8 @@ def normal(scale: float, output_rank: int = SentinelValueForInferParamInitRank,
 def truncated_normal(stdev: float, seed: Seed | None = None) -> Initializer:
     """Normal distribution with mean 0 and standard deviation ``stdev``; values beyond ±2 ``stdev`` are redrawn.
 
-    Example:
-        >>> bool(np.abs(truncated_normal(0.5).sample((1000,), np.float32)).max() <= 1)
-        True
+    >>> bool(np.abs(truncated_normal(0.5).sample((1000,), np.float32)).max() <= 1)
+    True
     """
     return Initializer(initializerType="TruncNormal", scale=float(stdev), randomSeed=_seed(seed))
 
@@ -226,9 +220,8 @@ def xavier(scale: float = DefaultParamInitScale, output_rank: int = SentinelValu
            filter_rank: int = SentinelValueForInferParamInitRank, seed: Seed | None = None) -> Initializer:
     """Xavier initialization: uniform in ±scale √(3 / fan_in).
 
-    Example:
-        >>> bool(np.abs(xavier().sample((300, 10), np.float32)).max() <= 0.1)
-        True
+    >>> bool(np.abs(xavier().sample((300, 10), np.float32)).max() <= 0.1)
+    True
     """
     return _ranked("xavier", scale, output_rank, filter_rank, seed)
 
@@ -240,9 +233,8 @@ def glorot_uniform(scale: float = DefaultParamInitScale, output_rank: int = Sent
 
     Source: Glorot and Bengio 2010, equation 16.
 
-    Example:
-        >>> bool(np.abs(glorot_uniform().sample((590, 10), np.float32)).max() <= 0.1)
-        True
+    >>> bool(np.abs(glorot_uniform().sample((590, 10), np.float32)).max() <= 0.1)
+    True
     """
     return _ranked("glorotUniform", scale, output_rank, filter_rank, seed)
 
@@ -254,9 +246,8 @@ def glorot_normal(scale: float = DefaultParamInitScale, output_rank: int = Senti
 
     Source: Glorot and Bengio 2010, equation 12.
 
-    Example:
-        >>> glorot_normal(output_rank=2).sample((4, 2, 3), np.float32).shape
-        (4, 2, 3)
+    >>> glorot_normal(output_rank=2).sample((4, 2, 3), np.float32).shape
+    (4, 2, 3)
     """
     return _ranked("glorotNormal", scale, output_rank, filter_rank, seed)
 
@@ -268,9 +259,8 @@ def he_uniform(scale: float = DefaultParamInitScale, output_rank: int = Sentinel
 
     Source: He, Zhang, Ren and Sun 2015, section 2.2.
 
-    Example:
-        >>> bool(np.abs(he_uniform().sample((600, 10), np.float32)).max() <= 0.1)
-        True
+    >>> bool(np.abs(he_uniform().sample((600, 10), np.float32)).max() <= 0.1)
+    True
     """
     return _ranked("heUniform", scale, output_rank, filter_rank, seed)
 
@@ -282,9 +272,8 @@ def he_normal(scale: float = DefaultParamInitScale, output_rank: int = SentinelV
 
     Source: He, Zhang, Ren and Sun 2015, section 2.2.
 
-    Example:
-        >>> he_normal(output_rank=-1, filter_rank=2).sample((8, 3, 5, 5), np.float32).shape
-        (8, 3, 5, 5)
+    >>> he_normal(output_rank=-1, filter_rank=2).sample((8, 3, 5, 5), np.float32).shape
+    (8, 3, 5, 5)
     """
     return _ranked("heNormal", scale, output_rank, filter_rank, seed)
 
@@ -295,9 +284,8 @@ def bilinear(kernel_width: int, kernel_height: int) -> Initializer:
 
     Shapes: [channels, channels, kernel_height, kernel_width] with kernel_height = kernel_width.
 
-    Example:
-        >>> bilinear(3, 3).sample((1, 1, 3, 3), np.float32)[0, 0].tolist()
-        [[0.25, 0.5, 0.25], [0.5, 1.0, 0.5], [0.25, 0.5, 0.25]]
+    >>> bilinear(3, 3).sample((1, 1, 3, 3), np.float32)[0, 0].tolist()
+    [[0.25, 0.5, 0.25], [0.5, 1.0, 0.5], [0.25, 0.5, 0.25]]
     """
     return Initializer(initializerType="bilinear", kernelWidth=kernel_width, kernelHeight=kernel_height)
 
@@ -309,9 +297,8 @@ def initializer_with_rank(initializer: Initializer, output_rank: int | None = No
 
     Errors: TypeError for anything but an initializer; ValueError if it has another rank already.
 
-    Example:
-        >>> initializer_with_rank(he_normal(), output_rank=-1, filter_rank=2)["outputRank"]
-        -1
+    >>> initializer_with_rank(he_normal(), output_rank=-1, filter_rank=2)["outputRank"]
+    -1
     """
     if not isinstance(initializer, Initializer):
         raise TypeError(f"initializer_with_rank() needs an initializer such as he_normal(), not {initializer!r}")

@@ -1,7 +1,7 @@
 """Arguments that can only be mistakes are errors at once; what CNTK computes something sensible with is accepted."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ import cntkjax as C
 from cntkjax import _typing
 from cntkjax.graph import explaining
 from cntkjax.graph.annotations import parameters_of
+from cntkjax.graph.arguments import checked
 
 x, two = C.input_variable(3, name="x"), C.input_variable(2)
 w = C.parameter(3, init=1.0)
@@ -100,6 +101,19 @@ def test_arguments_that_are_right_are_not_blamed_for_an_accident(accident, kind,
     with pytest.raises(kind) as error:
         source.next_minibatch(8)
     assert "cannot be called with" not in str(error.value) and "minibatch_size" not in str(error.value)
+
+
+@pytest.mark.parametrize(("streams", "is_blamed"), [
+    (lambda source: {C.input_variable(2): source.streams.x}, False), (lambda source: [source.streams.x], False),
+    (lambda source: {C.input_variable(2): object()}, True),
+])
+def test_objects_of_the_package_are_not_blamed_for_an_accident(streams, is_blamed):
+    source = C.io.MinibatchSourceFromData({"x": np.ones((4, 2), np.float32)})
+    scope = {"__name__": "cntkjax.io._reader", "Collection": Collection}
+    exec(compile("def read(streams: Collection): len(3)", explaining.PACKAGE + "io/_reader.py", "exec"), scope)
+    with pytest.raises((TypeError, ValueError)) as error:
+        checked(scope["read"], "read")(streams(source))
+    assert ("read cannot be called with" in str(error.value)) == is_blamed
 
 
 class _Raising:

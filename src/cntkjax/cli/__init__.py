@@ -16,9 +16,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     That of ``launch`` is the status of the worker that failed; that of ``diff`` is 1 for different models and 2 after
     an error.
 
-    Example:
-        >>> main(["info", "nowhere.model"])
-        1
+    >>> main(["info", "nowhere.model"])
+    1
     """
     options = parse(arguments)
     # loaded late: they import jax, for which --help need not wait

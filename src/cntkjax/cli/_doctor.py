@@ -33,7 +33,7 @@ _MOST_FAILURES = 10
 
 
 def run(options: argparse.Namespace) -> None:
-    """Prints the report, clears the cache of compiled programs, or runs a script and prints what it compiles.
+    """Print the report, clear the cache of compiled programs, or run a script and print what it compiles.
 
     Errors: those of the script.
     """

@@ -20,7 +20,7 @@ _LOOPBACK = "127.0.0.1"
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs the script on all workers, again if they fail and `--restarts` allows it; the exit status.
+    """Run the script on all workers, again if they fail and `--restarts` allows it; the exit status.
 
     With several hosts this process starts a launcher on each, unless `--host-index` says that it is one of these.
     Errors: ValueError for options that do not fit together or more workers than accelerators; OSError if the script

@@ -17,9 +17,8 @@ DESCRIPTION = (
 def parser() -> argparse.ArgumentParser:
     """Create the parser of the command line.
 
-    Example:
-        >>> parser().parse_args(["info", "a.model"]).command
-        'info'
+    >>> parser().parse_args(["info", "a.model"]).command
+    'info'
     """
     result = argparse.ArgumentParser("cntkjax", description=DESCRIPTION)
     result.add_argument("--version", action="version", version=f"cntkjax {version()}")

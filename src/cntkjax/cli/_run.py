@@ -8,7 +8,7 @@ from ..brainscript.command_line import run as run_configuration
 
 
 def run(options: argparse.Namespace) -> None:
-    """Runs the commands of a configuration, or prints its networks.
+    """Run the commands of a configuration, or print its networks.
 
     Errors: ConfigError for a configuration that cannot be used.
     """

@@ -15,7 +15,7 @@ from ._files import load
 
 
 def run(options: argparse.Namespace) -> None:
-    """Trains the model, and writes it to the block's modelPath.
+    """Train the model, and write it to the block's modelPath.
 
     Errors: ConfigError for a block that cannot be used; ValueError for a model or data that do not fit it.
     """

@@ -119,9 +119,8 @@ def __dir__() -> list[str]:
 def is_native_user_function_registered(op_id: str) -> bool:
     """Whether ``register_native_user_function`` was called with this id.
 
-    Example:
-        >>> is_native_user_function_registered("no such operation")
-        False
+    >>> is_native_user_function_registered("no such operation")
+    False
     """
     from ..primitives.native import NATIVE
 
@@ -134,12 +133,11 @@ def are_equal(
 ) -> bool:
     """Whether two array views or values hold the same numbers, up to the tolerances, in the same shape.
 
-    Example:
-        >>> import numpy as np
-        >>> from cntkjax import NDArrayView
-        >>> ones, nearly = (NDArrayView.from_dense(np.full(2, number)) for number in (1.0, 1.001))
-        >>> are_equal(ones, nearly), are_equal(ones, nearly, 0.01)
-        (False, True)
+    >>> import numpy as np
+    >>> from cntkjax import NDArrayView
+    >>> ones, nearly = (NDArrayView.from_dense(np.full(2, number)) for number in (1.0, 1.001))
+    >>> are_equal(ones, nearly), are_equal(ones, nearly, 0.01)
+    (False, True)
     """
     arrays = [held.asarray() for held in (first, second)]
     one, other = (a.toarray() if hasattr(a, "toarray") else a for a in arrays)
@@ -183,13 +181,12 @@ def universal_learner(
 ) -> Learner:
     """A learner whose step is the graph `update`, in which `gradients` represent those of the parameters.
 
-    Example:
-        >>> import numpy as np
-        >>> import cntkjax as C
-        >>> w, g = C.parameter((1,), init=1), C.constant(0, (1,))
-        >>> learner = universal_learner([w], [g], C.assign(w, w - 0.5 * g))
-        >>> learner.update({w: np.ones(1)}, 1), w.value
-        (True, array([0.5], dtype=float32))
+    >>> import numpy as np
+    >>> import cntkjax as C
+    >>> w, g = C.parameter((1,), init=1), C.constant(0, (1,))
+    >>> learner = universal_learner([w], [g], C.assign(w, w - 0.5 * g))
+    >>> learner.update({w: np.ones(1)}, 1), w.value
+    (True, array([0.5], dtype=float32))
     """
     def step(_: object, values: Sequence[Any]) -> Function:
         return update.clone("share", dict(zip(gradients, values, strict=True)))
@@ -201,9 +198,8 @@ def universal_learner(
 class SizeTWrapper:
     """A number that a learner's attribute dictionary stores as unsigned.
 
-    Example:
-        >>> SizeTWrapper(3).value
-        3
+    >>> SizeTWrapper(3).value
+    3
     """
 
     value: int
@@ -214,10 +210,9 @@ def force_deterministic_algorithms() -> None:
 
     Otherwise the padding of minibatches of varied sizes, and with it how sums are rounded, may differ between runs.
 
-    Example:
-        >>> force_deterministic_algorithms()
-        >>> should_force_deterministic_algorithms()
-        True
+    >>> force_deterministic_algorithms()
+    >>> should_force_deterministic_algorithms()
+    True
     """
     Settings.deterministic = True
 

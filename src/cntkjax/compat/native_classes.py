@@ -46,9 +46,8 @@ class NDArrayView(metaclass=_Native):
 class Parameter(metaclass=_Native):
     """A parameter from an array view and a name, or a shape, an element type, a number or initializer, device and name.
 
-    Example:
-        >>> Parameter((1, 2), 1, 5.0).value
-        array([[5., 5.]], dtype=float32)
+    >>> Parameter((1, 2), 1, 5.0).value
+    array([[5., 5.]], dtype=float32)
     """
 
     public = variables.Parameter
@@ -63,9 +62,8 @@ class Parameter(metaclass=_Native):
 class Constant(metaclass=_Native):
     """A constant from an array view and a name, or a shape, an element type, a number, a device and a name.
 
-    Example:
-        >>> Constant((2,), 2, 3.5).value
-        array([3.5, 3.5])
+    >>> Constant((2,), 2, 3.5).value
+    array([3.5, 3.5])
     """
 
     public = variables.Constant
@@ -87,9 +85,8 @@ class _Schedule(metaclass=_Native):
 class training_double_parameter_schedule(_Schedule):
     """A schedule from a number and a reference minibatch size, or a list, an epoch size and that.
 
-    Example:
-        >>> training_double_parameter_schedule(0.5, 3).minibatch_size
-        3
+    >>> training_double_parameter_schedule(0.5, 3).minibatch_size
+    3
     """
 
     public = TrainingParameterSchedule

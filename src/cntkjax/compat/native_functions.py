@@ -58,10 +58,9 @@ def create_evaluator(function: Function, progress_writers: Sequence[Any] = ()) -
 def create_trainer(model: Function | None, loss: Any, *rest: Any) -> Trainer:
     """A trainer from the model, the loss, the metric if there is one, learners, and progress writers.
 
-    Example:
-        >>> import cntkjax as C
-        >>> z = C.times(C.input_variable(2), C.parameter((2, 1)))
-        >>> create_trainer(z, C.reduce_sum(z), [C.sgd(z.parameters, 0.1)], []).evaluation_function
+    >>> import cntkjax as C
+    >>> z = C.times(C.input_variable(2), C.parameter((2, 1)))
+    >>> create_trainer(z, C.reduce_sum(z), [C.sgd(z.parameters, 0.1)], []).evaluation_function
     """
     metric = rest[0] if not isinstance(rest[0], (list, tuple)) else None
     lists = [list(part) for part in rest if isinstance(part, (list, tuple))]
@@ -108,9 +107,8 @@ def input_variable(shape: ShapeLike, *options: Any) -> Variable:
 
     Only the element type is required; by default there is a sequence axis.
 
-    Example:
-        >>> input_variable((2, 3), 1, "q")
-        Input('q', [#, *], [2 x 3])
+    >>> input_variable((2, 3), 1, "q")
+    Input('q', [#, *], [2 x 3])
     """
     flags = [option for option in options if isinstance(option, bool)]
     sparse = isinstance(options[0], bool)
@@ -123,9 +121,8 @@ def input_variable(shape: ShapeLike, *options: Any) -> Variable:
 def placeholder_variable(*options: Any) -> Variable:
     """A placeholder. `options`: its shape, element type, name and axes, each optional.
 
-    Example:
-        >>> placeholder_variable((2, 3), "a")
-        Placeholder('a', [???], [2 x 3])
+    >>> placeholder_variable((2, 3), "a")
+    Placeholder('a', [???], [2 x 3])
     """
     lists = [option for option in options if isinstance(option, (list, tuple))]
     axes = next((part for part in lists if part and isinstance(part[0], Axis)), None)
@@ -146,10 +143,9 @@ def pad(
 ) -> Function:
     """`pad` by numbers for each axis, the fastest one first.
 
-    Example:
-        >>> pad([[1.0, 2.0]], 0, [1, 0], [0, 1]).eval()
-        array([[0., 1., 2.],
-               [0., 0., 0.]], dtype=float32)
+    >>> pad([[1.0, 2.0]], 0, [1, 0], [0, 1]).eval()
+    array([[0., 1., 2.],
+           [0., 0., 0.]], dtype=float32)
     """
     return ops.pad(x, [*zip(head, foot, strict=True)][::-1], mode, value, name)
 
@@ -172,17 +168,16 @@ def _defined(streams: Sequence[StreamConfiguration]) -> dict[str, Any]:
 
 
 def ctf_deserializer(filename: str, streams: Sequence[StreamConfiguration]) -> dict[str, Any]:
-    """Reads CNTK text format.
+    """Read CNTK text format.
 
-    Example:
-        >>> ctf_deserializer("train.ctf", [StreamConfiguration("x", 2)])["input"]["x"]["dim"]
-        2
+    >>> ctf_deserializer("train.ctf", [StreamConfiguration("x", 2)])["input"]["x"]["dim"]
+    2
     """
     return CTFDeserializer(filename, _defined(streams))
 
 
 def cbf_deserializer(filename: str, streams: Sequence[StreamConfiguration] = ()) -> dict[str, Any]:
-    """Reads CNTK binary format."""
+    """Read CNTK binary format."""
     return CBFDeserializer(filename, _defined(streams))
 
 
@@ -230,14 +225,13 @@ def compute_input_per_dim_means_and_inv_std_devs(
     Shapes: those of samples. The source is read to its end.
     Errors: ValueError for one that never ends.
 
-    Example:
-        >>> import numpy as np
-        >>> from cntkjax.io import MinibatchSourceFromData
-        >>> source = MinibatchSourceFromData({"x": np.array([[1, 2], [3, 2], [5, 2]], np.float32)}, max_samples=3)
-        >>> computed = {source.streams.x: None}
-        >>> compute_input_per_dim_means_and_inv_std_devs(source, computed)
-        >>> computed[source.streams.x][0].asarray()
-        array([3., 2.], dtype=float32)
+    >>> import numpy as np
+    >>> from cntkjax.io import MinibatchSourceFromData
+    >>> source = MinibatchSourceFromData({"x": np.array([[1, 2], [3, 2], [5, 2]], np.float32)}, max_samples=3)
+    >>> computed = {source.streams.x: None}
+    >>> compute_input_per_dim_means_and_inv_std_devs(source, computed)
+    >>> computed[source.streams.x][0].asarray()
+    array([3., 2.], dtype=float32)
     """
     if source.is_infinite():
         raise ValueError("compute_input_per_dim_means_and_inv_std_devs: the source never ends; give it max_sweeps=1")
@@ -264,9 +258,8 @@ def momentum_from_time_constant(time_constant: float) -> float:
 def constant_initializer(value: float = 0.0) -> Initializer:
     """An initializer that fills an array with a number.
 
-    Example:
-        >>> import cntkjax as C
-        >>> C.parameter((2,), init=constant_initializer(3)).value
-        array([3., 3.], dtype=float32)
+    >>> import cntkjax as C
+    >>> C.parameter((2,), init=constant_initializer(3)).value
+    array([3., 3.], dtype=float32)
     """
     return Initializer(initializerType="constant", value=float(value))

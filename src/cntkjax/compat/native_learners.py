@@ -17,11 +17,10 @@ from ..learners._schedules import IGNORE, Schedulable
 class AdditionalLearningOptions:
     """What every learner takes besides its own arguments.
 
-    Example:
-        >>> from cntkjax import cntk_py
-        >>> options = cntk_py.AdditionalLearningOptions()
-        >>> options.l2_regularization_weight = 0.1
-        >>> options.dict_options[cntk_py.Learner._MINIBATCH_SIZE] = cntk_py.SizeTWrapper(2)
+    >>> from cntkjax import cntk_py
+    >>> options = cntk_py.AdditionalLearningOptions()
+    >>> options.l2_regularization_weight = 0.1
+    >>> options.dict_options[cntk_py.Learner._MINIBATCH_SIZE] = cntk_py.SizeTWrapper(2)
     """
 
     l1_regularization_weight: float = 0.0

@@ -17,31 +17,29 @@ _FIRST_AXIS = _DIGITS.index("n")  # sequence axes are n*, o*, ..., as lengths ar
 
 @public
 def dump_signature(root: Function, tag: str | None = None) -> None:
-    """Prints the signature of a function. As in CNTK, `tag` has no effect.
+    """Print the signature of a function. As in CNTK, `tag` has no effect.
 
-    Example:
-        >>> import cntkjax as C
-        >>> dump_signature(C.layers.Dense(2, name='d')(C.input_variable(3, name='x')))
-        d: Dense(x: Tensor[3]) -> Tensor[2]
+    >>> import cntkjax as C
+    >>> dump_signature(C.layers.Dense(2, name='d')(C.input_variable(3, name='x')))
+    d: Dense(x: Tensor[3]) -> Tensor[2]
     """
     print(root)
 
 
 @public
 def dump_function(root: Function, tag: str | None = None) -> None:
-    """Prints the signature of a function and all nodes of its graph, with those inside of blocks, from the root down.
+    """Print the signature of a function and all nodes of its graph, with those inside of blocks, from the root down.
 
     A line lists operation, name, operands and results with their axes (``b*`` batch, ``n*`` the first sequence axis)
     and shapes. Nodes without a name are called by letters. As in CNTK, `tag` has no effect.
 
-    Example:
-        >>> import cntkjax as C
-        >>> dump_function(C.tanh(C.input_variable(3, name='x') * C.parameter(3, name='p'), name='t'))
-        t: Composite(x: Tensor[3]) -> Tensor[3]
-          Tanh                 t                              (a:[b*](3,)) -> (t:[b*](3,))
-          ElementTimes         b                              (x:[b*](3,), p:(3,)) -> (a:[b*](3,))
-          Input                x Input... [b*](3,)
-          Parameter            p                               (3,)
+    >>> import cntkjax as C
+    >>> dump_function(C.tanh(C.input_variable(3, name='x') * C.parameter(3, name='p'), name='t'))
+    t: Composite(x: Tensor[3]) -> Tensor[3]
+      Tanh                 t                              (a:[b*](3,)) -> (t:[b*](3,))
+      ElementTimes         b                              (x:[b*](3,), p:(3,)) -> (a:[b*](3,))
+      Input                x Input... [b*](3,)
+      Parameter            p                               (3,)
     """
     dump_signature(root, tag)
     names = _Names()

@@ -45,7 +45,7 @@ class _Session:
         self._runs_past: Condition = lambda arg, node: False
 
     def reach(self, node: Node, arg: object, backward: bool) -> None:
-        """Reports that a node was reached, and executes commands unless the debugger runs past it."""
+        """Report that a node was reached, and execute commands unless the debugger runs past it."""
         if self._backward is not backward:
             self._backward = backward
             rule = "=" * 35
@@ -60,7 +60,7 @@ class _Session:
         self._out_stream.flush()
 
     def _execute_command(self, arg: object, node: Node) -> bool:
-        """Reads and executes a command; returns whether the computation continues."""
+        """Read and execute a command; return whether the computation continues."""
         self._print(_DebugNode.PROMPT_BACKWARD if self._backward else _DebugNode.PROMPT_FORWARD)
         line = self._in_stream.readline()
         command, _, rest = line.strip().partition(" ")
@@ -86,7 +86,7 @@ class _Session:
         return False
 
     def _show(self, arg: Any) -> None:
-        """Prints data or gradients; sequences one by one."""
+        """Print data or gradients; sequences one by one."""
         label = "Root gradients" if self._backward else "Input"
         for array in arg if isinstance(arg, list) else [arg]:
             self._print(f"{label} with shape {np.shape(array)}: \n{array}\n")
@@ -142,12 +142,12 @@ class _DebugNode(UserFunction):
     def forward(  # type: ignore[override]
         self, argument: Any, device: Any = None, outputs_to_retain: Any = None
     ) -> tuple[None, Any]:
-        """Reports the data of the node."""
+        """Report the data of the node."""
         self.session.reach(self.after, argument, backward=False)
         return None, argument
 
     def backward(self, state: None, root_gradients: Any) -> Any:  # type: ignore[override]
-        """Reports the gradient of the node."""
+        """Report the gradient of the node."""
         self.session.reach(self.after, root_gradients, backward=True)
         return root_gradients
 
@@ -192,7 +192,7 @@ def debug_model(
     model: Function, in_stream: TextIO = sys.stdin, out_stream: TextIO = sys.stdout,
     exit_func: Callable[[int], object] | None = sys.exit,
 ) -> Function:
-    """Returns a copy of the model that stops at each of its nodes and reads commands, see ``DEBUG_USAGE``.
+    """Return a copy of the model that stops at each of its nodes and reads commands, see ``DEBUG_USAGE``.
 
     The copy shares parameters and inputs with the model. It stops in the forward and in the backward pass, at nodes in
     any order that the computation allows.
@@ -203,14 +203,13 @@ def debug_model(
         out_stream: where reports are written to
         exit_func: called with 0 by the command `q`
 
-    Example:
-        >>> import io
-        >>> import cntkjax as C
-        >>> x = C.input_variable(1, name='x')
-        >>> commands, output = io.StringIO('p\\nn\\nc\\n'), io.StringIO()
-        >>> value = debug_model(C.relu(x), commands, output).eval({x: [[2]]})
-        >>> '[[2.]]' in output.getvalue() and "Input('x', [#], [1]) with uid" in output.getvalue()
-        True
+    >>> import io
+    >>> import cntkjax as C
+    >>> x = C.input_variable(1, name='x')
+    >>> commands, output = io.StringIO('p\\nn\\nc\\n'), io.StringIO()
+    >>> value = debug_model(C.relu(x), commands, output).eval({x: [[2]]})
+    >>> '[[2.]]' in output.getvalue() and "Input('x', [#], [1]) with uid" in output.getvalue()
+    True
     """
     return _DebugCloner(_Session(in_stream, out_stream, exit_func)).model(model)
 

@@ -22,12 +22,11 @@ __all__ = [
 
 @public
 def force_deterministic(seed: int) -> None:
-    """Seeds all random numbers, and uses only deterministic algorithms: runs are identical bit by bit.
+    """Seed all random numbers, and use only deterministic algorithms: runs are identical bit by bit.
 
     Errors: TypeError if ``seed`` is no integer, OverflowError if it is negative or has more than 64 bits.
 
-    Example:
-        >>> force_deterministic(1)
+    >>> force_deterministic(1)
     """
     set_fixed_random_seed(seed)
     Settings.deterministic = True
@@ -35,19 +34,18 @@ def force_deterministic(seed: int) -> None:
 
 @public
 def set_checked_mode(enable: bool) -> None:
-    """Checks every result for NaN if enabled; an error names the operation. Computation is slower.
+    """Check every result for NaN if enabled; an error names the operation. Computation is slower.
 
     Errors: TypeError if ``enable`` is no bool.
 
-    Example:
-        >>> set_checked_mode(False)
+    >>> set_checked_mode(False)
     """
     Settings.checked = _flag("set_checked_mode", enable)
 
 
 @public
 def set_computation_network_trace_level(level: int) -> None:
-    """Sets how much is reported about programs: from level 1 on, each compilation is reported on stderr.
+    """Set how much is reported about programs: from level 1 on, each compilation is reported on stderr.
 
     A report lists the content of the program and the time of its compilation. Programs are compiled for each new graph,
     and again for new shapes of data, so reports also explain why training waits. CNTK prints internals of its own
@@ -55,8 +53,7 @@ def set_computation_network_trace_level(level: int) -> None:
 
     Errors: TypeError if ``level`` is no integer.
 
-    Example:
-        >>> set_computation_network_trace_level(0)
+    >>> set_computation_network_trace_level(0)
     """
     if not isinstance(level, int):
         raise TypeError(f"set_computation_network_trace_level() needs an int, not {level!r}")
@@ -65,7 +62,7 @@ def set_computation_network_trace_level(level: int) -> None:
 
 @public
 def set_node_timing(enable: bool) -> None:
-    """Runs and times each operation separately if enabled, before a minibatch is computed as a whole.
+    """Run and time each operation separately if enabled, before a minibatch is computed as a whole.
 
     ``print_node_timing`` of a Function or a Trainer reports the times. As XLA fuses all operations into one program,
     they add up to more than the minibatch takes. A recurrent loop is timed as one operation, under its first delay.
@@ -75,15 +72,14 @@ def set_node_timing(enable: bool) -> None:
 
     Errors: TypeError if ``enable`` is no bool.
 
-    Example:
-        >>> import cntkjax as C
-        >>> x = C.input_variable(2)
-        >>> set_node_timing(True)
-        >>> f = C.tanh(x)
-        >>> value = f.eval({x: [[1, 2]]})
-        >>> set_node_timing(False)
-        >>> f.print_node_timing()
-        Tanh... forward avg 0.0...s, backward avg 0.000000s (fwd# 1|bwd# 0)
+    >>> import cntkjax as C
+    >>> x = C.input_variable(2)
+    >>> set_node_timing(True)
+    >>> f = C.tanh(x)
+    >>> value = f.eval({x: [[1, 2]]})
+    >>> set_node_timing(False)
+    >>> f.print_node_timing()
+    Tanh... forward avg 0.0...s, backward avg 0.000000s (fwd# 1|bwd# 0)
     """
     Settings.timed = _flag("set_node_timing", enable)
 
@@ -96,14 +92,13 @@ def compilation_report() -> CompilationReport:
 
     Units: seconds.
 
-    Example:
-        >>> import cntkjax as C
-        >>> value = C.tanh([1, 2]).eval()
-        >>> report = compilation_report()
-        >>> 0 < report.waited < report.elapsed
-        True
-        >>> "programs were compiled" in str(report)
-        True
+    >>> import cntkjax as C
+    >>> value = C.tanh([1, 2]).eval()
+    >>> report = compilation_report()
+    >>> 0 < report.waited < report.elapsed
+    True
+    >>> "programs were compiled" in str(report)
+    True
     """
     return report()
 
@@ -116,17 +111,16 @@ def _flag(function: str, value: bool) -> bool:
 
 @public
 def save_as_legacy_model(root_op: Function, filename: FileName) -> None:
-    """Saves a model in the format of CNTK 2, with a warning: the format of CNTK 1 can only be read, not written.
+    """Save a model in the format of CNTK 2, with a warning: the format of CNTK 1 can only be read, not written.
 
     Errors: those of ``Function.save``.
 
-    Example:
-        >>> import os, tempfile, warnings
-        >>> import cntkjax as C
-        >>> with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(action='ignore'):
-        ...     save_as_legacy_model(C.constant(1) + 2, os.path.join(folder, 'model'))
-        ...     C.load_model(os.path.join(folder, 'model')).eval().item()
-        3.0
+    >>> import os, tempfile, warnings
+    >>> import cntkjax as C
+    >>> with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(action='ignore'):
+    ...     save_as_legacy_model(C.constant(1) + 2, os.path.join(folder, 'model'))
+    ...     C.load_model(os.path.join(folder, 'model')).eval().item()
+    3.0
     """
     warnings.warn(
         f"save_as_legacy_model writes '{filename}' in the format of CNTK 2, not in that of CNTK 1; call save() to "

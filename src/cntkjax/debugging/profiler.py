@@ -1,12 +1,11 @@
 """CNTK's profiler functions, which also run JAX's profiler.
 
-Example:
-    >>> import os, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     start_profiler(folder)
-    ...     stop_profiler()
-    ...     os.listdir(folder)
-    []
+>>> import os, tempfile
+>>> with tempfile.TemporaryDirectory() as folder:
+...     start_profiler(folder)
+...     stop_profiler()
+...     os.listdir(folder)
+[]
 """
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ class _Profiler:
 
 @public
 def start_profiler(dir: str = "profiler", sync_gpu: bool = True, reserve_mem: int = 32 * 1024 * 1024) -> None:
-    """Prepares profiling; ``enable_profiler`` starts recording.
+    """Prepare profiling; ``enable_profiler`` starts recording.
 
     ``stop_profiler`` writes ``<time>_detail_.json``, which can be opened in chrome://tracing and
     https://ui.perfetto.dev, and ``<time>_summary_.txt``. They list each program (a minibatch is one), and with
@@ -39,11 +38,10 @@ def start_profiler(dir: str = "profiler", sync_gpu: bool = True, reserve_mem: in
 
     Errors: RuntimeError if profiling was started already.
 
-    Example:
-        >>> import os, tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     start_profiler(folder)
-        ...     stop_profiler()
+    >>> import os, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     start_profiler(folder)
+    ...     stop_profiler()
     """
     if _Profiler.directory is not None:
         raise RuntimeError(f"the profiler is running already, in '{_Profiler.directory}'; call stop_profiler() first")
@@ -54,10 +52,9 @@ def start_profiler(dir: str = "profiler", sync_gpu: bool = True, reserve_mem: in
 
 @public
 def enable_profiler() -> None:
-    """Starts or resumes recording; has no effect before ``start_profiler``.
+    """Start or resume recording; has no effect before ``start_profiler``.
 
-    Example:
-        >>> enable_profiler()
+    >>> enable_profiler()
     """
     if _Profiler.directory is not None and not _Profiler.recording:
         _profiler.start_trace(_Profiler.directory)
@@ -67,10 +64,9 @@ def enable_profiler() -> None:
 
 @public
 def disable_profiler() -> None:
-    """Pauses recording; ``enable_profiler`` resumes it.
+    """Pause recording; ``enable_profiler`` resumes it.
 
-    Example:
-        >>> disable_profiler()
+    >>> disable_profiler()
     """
     if _Profiler.recording:
         _Profiler.recording = False
@@ -80,10 +76,9 @@ def disable_profiler() -> None:
 
 @public
 def stop_profiler() -> None:
-    """Ends profiling, and writes the files.
+    """End profiling, and write the files.
 
-    Example:
-        >>> stop_profiler()
+    >>> stop_profiler()
     """
     disable_profiler()
     if _Profiler.directory is not None:

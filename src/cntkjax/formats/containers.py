@@ -14,9 +14,8 @@ from .dictionary import buffers, decode, decode_value, encode_value, kind_of
 class Dictionary(dict):
     """Named values that can be written to a file; models, checkpoints and configurations are Dictionaries.
 
-    Example:
-        >>> Dictionary(a=1, b=[2.5, "x"]).size()
-        2
+    >>> Dictionary(a=1, b=[2.5, "x"]).size()
+    2
     """
 
     def add(self, other: Mapping[str, Any]) -> None:
@@ -44,9 +43,8 @@ class Dictionary(dict):
 class DictionaryValue:
     """One value of a dictionary: a number, text, array, list or dict.
 
-    Example:
-        >>> DictionaryValue([1, "a"]) == DictionaryValue([1, "a"])
-        True
+    >>> DictionaryValue([1, "a"]) == DictionaryValue([1, "a"])
+    True
     """
 
     (Type__none, Type_Bool, Type_Int, Type_SizeT, Type_Float, Type_Double, Type_String, Type_NDShape, Type_Axis,
@@ -102,9 +100,8 @@ def to_dictionary_value(value: object) -> DictionaryValue:
 
     Errors: TypeError for a value that the format cannot hold.
 
-    Example:
-        >>> to_dictionary_value(3)
-        DictionaryValue(3)
+    >>> to_dictionary_value(3)
+    DictionaryValue(3)
     """
     return value if isinstance(value, DictionaryValue) else DictionaryValue(value)
 
@@ -112,9 +109,8 @@ def to_dictionary_value(value: object) -> DictionaryValue:
 def unwrap_values(value: Any) -> Any:
     """The plain values that DictionaryValues wrap, also inside lists and dicts.
 
-    Example:
-        >>> unwrap_values({"a": [DictionaryValue(3)], "b": 1.5})
-        {'a': [3], 'b': 1.5}
+    >>> unwrap_values({"a": [DictionaryValue(3)], "b": 1.5})
+    {'a': [3], 'b': 1.5}
     """
     if isinstance(value, DictionaryValue):
         return unwrap_values(value.value)

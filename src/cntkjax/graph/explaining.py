@@ -33,6 +33,9 @@ _ACCIDENTS = (  # what Python raises where an argument is not what the code take
 )
 
 
+_CONTAINERS = (list, tuple, set, dict)
+
+
 class _UnfitError(ArgumentError):
     """An accident that was explained here; a function further out explains it again in terms of its own arguments."""
 
@@ -79,21 +82,28 @@ class Call:
     def _is_reason_of(self, accident: BaseException | None) -> bool:
         """Whether an argument that may be wrong can have caused an accident.
 
-        Numbers, texts and flags that fit their annotations cannot. An attribute is missing of an argument or a piece of
-        one, or of what Python and NumPy make of these, never of a module or an object of the package's own.
+        Numbers, texts and flags that fit their annotations cannot, nor the package's own objects, alone or in lists and
+        dicts. An attribute is missing of an argument or a piece of one, or of what Python and NumPy make of these,
+        never of a module or an object of the package's own.
         """
-        unproven = [v for k, v in self.arguments.items() if k != "self" and not self._is_proven(k, v)]
-        if not unproven:
+        arguments = {k: v for k, v in self.arguments.items() if k != "self"}
+        owner = accident.obj if isinstance(accident, AttributeError) else None
+        if owner is not None and any(owner is piece for value in arguments.values() for piece in _pieces(value)):
+            return True
+        if all(self._is_proven(name, value) for name, value in arguments.items()):
             return False
-        if not isinstance(accident, AttributeError) or accident.obj is None:
-            return True
-        if any(accident.obj is piece for value in unproven for piece in _pieces(value)):
-            return True
-        return type(accident.obj).__module__ in ("builtins", "numpy") and not isinstance(accident.obj, ModuleType)
+        is_plain = type(owner).__module__ in ("builtins", "numpy") and not isinstance(owner, ModuleType)
+        return owner is None or is_plain
 
     def _is_proven(self, name: str, value: object) -> bool:
         annotation = self.annotations.get(name)
-        return annotation is not None and annotation.exact and annotation.accepts(value)
+        if annotation is None or not annotation.accepts(value):
+            return False
+        return annotation.exact or all(isinstance(p, _CONTAINERS) or _is_own(p) for p in _pieces(value))
+
+
+def _is_own(value: object) -> bool:
+    return type(value).__module__.partition(".")[0] == "cntkjax"
 
 
 def _pieces(value: object, depth: int = 3) -> Iterator[object]:

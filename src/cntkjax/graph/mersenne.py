@@ -28,9 +28,8 @@ _UNSEEDED = np.random.SeedSequence(0)  # the state it gives is overwritten at on
 class MersenneTwister64:
     """A stream of random numbers.
 
-    Example:
-        >>> MersenneTwister64(5489).raw(10000)[-1]  # the check of the C++ standard
-        np.uint64(9981545732273789042)
+    >>> MersenneTwister64(5489).raw(10000)[-1]  # the check of the C++ standard
+    np.uint64(9981545732273789042)
     """
 
     def __init__(self, seed: int) -> None:
@@ -46,9 +45,8 @@ class MersenneTwister64:
     def raw(self, number: int) -> np.ndarray:
         """The next numbers of 64 bits, ``[number]``.
 
-        Example:
-            >>> MersenneTwister64(1).raw(2) / 2**64
-            array([0.13387664, 0.13640704])
+        >>> MersenneTwister64(1).raw(2) / 2**64
+        array([0.13387664, 0.13640704])
         """
         read = self._ahead(number)[:number]
         self._unread = self._unread[number:]
@@ -66,9 +64,8 @@ class MersenneTwister64:
     def normal(self, number: int, limit: float = math.inf) -> np.ndarray:
         """The next numbers of the standard normal distribution, without those beyond ±``limit``, ``[number]``.
 
-        Example:
-            >>> MersenneTwister64(1).normal(3)
-            array([-0.2277023 , -0.25937725, -0.61281863])
+        >>> MersenneTwister64(1).normal(3)
+        array([-0.2277023 , -0.25937725, -0.61281863])
         """
         numbers = np.empty(number)
         filled = 0

@@ -27,11 +27,10 @@ def set_fixed_random_seed(value: int) -> None:
 
     Errors: TypeError if ``value`` is no integer, OverflowError if it is negative or has more than 64 bits.
 
-    Example:
-        >>> set_fixed_random_seed(5)
-        >>> next_seed(), next_seed(), is_random_seed_fixed()
-        (5, 5, True)
-        >>> reset_random_seed()
+    >>> set_fixed_random_seed(5)
+    >>> next_seed(), next_seed(), is_random_seed_fixed()
+    (5, 5, True)
+    >>> reset_random_seed()
     """
     _Seeds.next, _Seeds.fixed = _checked(value), True
 
@@ -41,11 +40,10 @@ def reset_random_seed(value: int = 0) -> None:
 
     Errors: TypeError if ``value`` is no integer, OverflowError if it is negative or has more than 64 bits.
 
-    Example:
-        >>> reset_random_seed(7)
-        >>> next_seed(), next_seed(), is_random_seed_fixed()
-        (7, 8, False)
-        >>> reset_random_seed()
+    >>> reset_random_seed(7)
+    >>> next_seed(), next_seed(), is_random_seed_fixed()
+    (7, 8, False)
+    >>> reset_random_seed()
     """
     _Seeds.next, _Seeds.fixed = _checked(value), False
 
@@ -71,8 +69,7 @@ def next_seed() -> int:
 def resolve_seed(seed: int) -> int:
     """``seed`` itself, or the next automatic one if it is ``AUTO_SEED``.
 
-    Example:
-        >>> resolve_seed(3)
-        3
+    >>> resolve_seed(3)
+    3
     """
     return next_seed() if seed == AUTO_SEED else seed

@@ -37,9 +37,8 @@ class _MinibatchData(Protocol):
 def is_string(s: object) -> bool:
     """Whether `s` is a str.
 
-    Example:
-        >>> is_string("a"), is_string(b"a")
-        (True, False)
+    >>> is_string("a"), is_string(b"a")
+    (True, False)
     """
     return isinstance(s, str)
 
@@ -47,9 +46,8 @@ def is_string(s: object) -> bool:
 def is_byte_buffer(s: object) -> bool:
     """Whether `s` is a bytes-like object.
 
-    Example:
-        >>> is_byte_buffer(b"a"), is_byte_buffer("a")
-        (True, False)
+    >>> is_byte_buffer(b"a"), is_byte_buffer("a")
+    (True, False)
     """
     return isinstance(s, bytes | bytearray)
 
@@ -57,9 +55,8 @@ def is_byte_buffer(s: object) -> bool:
 def _as_tuple(x: Any) -> tuple[Any, ...]:
     """An iterable as a tuple; a number or a str as a tuple of one item.
 
-    Example:
-        >>> _as_tuple(3), _as_tuple([3, 4])
-        ((3,), (3, 4))
+    >>> _as_tuple(3), _as_tuple([3, 4])
+    ((3,), (3, 4))
     """
     return (x,) if is_string(x) or np.isscalar(x) else tuple(x)
 
@@ -67,9 +64,8 @@ def _as_tuple(x: Any) -> tuple[Any, ...]:
 def sanitize_shape(shape: int | Iterable[int]) -> tuple[int, ...]:
     """A shape as a tuple.
 
-    Example:
-        >>> sanitize_shape(3), sanitize_shape([2, 3])
-        ((3,), (2, 3))
+    >>> sanitize_shape(3), sanitize_shape([2, 3])
+    ((3,), (2, 3))
     """
     return _as_tuple(shape)
 
@@ -82,9 +78,8 @@ def sanitize_dtype_cntk(dtype: DTypeLike | int) -> int:
 
     Errors: ValueError for an element type that CNTK does not support.
 
-    Example:
-        >>> sanitize_dtype_cntk(np.float64)
-        2
+    >>> sanitize_dtype_cntk(np.float64)
+    2
     """
     return 0 if dtype is None else NUMBERS[as_dtype(dtype)]
 
@@ -94,9 +89,8 @@ def data_type_to_dtype(data_type: int) -> type:
 
     Errors: ValueError for other numbers.
 
-    Example:
-        >>> data_type_to_dtype(1)
-        <class 'numpy.float32'>
+    >>> data_type_to_dtype(1)
+    <class 'numpy.float32'>
     """
     return object if data_type == 0 else as_dtype(data_type)
 
@@ -106,9 +100,8 @@ def sanitize_2d_number(x: float | tuple[float, float]) -> tuple[float, float]:
 
     Errors: ValueError for anything else.
 
-    Example:
-        >>> sanitize_2d_number(3), sanitize_2d_number((3, 4))
-        ((3, 3), (3, 4))
+    >>> sanitize_2d_number(3), sanitize_2d_number((3, 4))
+    ((3, 3), (3, 4))
     """
     if isinstance(x, numbers.Real):
         return x, x
@@ -125,9 +118,8 @@ def sanitize_axis(axis: Axis | int | None) -> Axis:
 
     Errors: TypeError for anything else.
 
-    Example:
-        >>> sanitize_axis(0), sanitize_axis(-1), sanitize_axis(None)
-        (Axis('staticAxisIdx=-1'), Axis('staticAxisIdx=0'), Axis('AllStaticAxes'))
+    >>> sanitize_axis(0), sanitize_axis(-1), sanitize_axis(None)
+    (Axis('staticAxisIdx=-1'), Axis('staticAxisIdx=0'), Axis('AllStaticAxes'))
     """
     if axis is None:
         return Axis.all_static_axes()
@@ -143,9 +135,8 @@ def sanitize_axis(axis: Axis | int | None) -> Axis:
 def sanitize_axis_list(axes: Axis | int | Sequence[Axis | int] | None) -> list[Axis]:
     """One or more axes as a list; see ``sanitize_axis``.
 
-    Example:
-        >>> sanitize_axis_list((0, 1))
-        [Axis('staticAxisIdx=-1'), Axis('staticAxisIdx=-2')]
+    >>> sanitize_axis_list((0, 1))
+    [Axis('staticAxisIdx=-1'), Axis('staticAxisIdx=-2')]
     """
     given: Sequence[Any] = axes if isinstance(axes, list | tuple) else [axes]
     return [sanitize_axis(axis) for axis in given]
@@ -159,9 +150,8 @@ def sanitize_dynamic_axes(axes: Axis | Sequence[Axis]) -> tuple[Axis, ...]:
 
     Errors: TypeError for anything but axes.
 
-    Example:
-        >>> sanitize_dynamic_axes(Axis.default_input_variable_dynamic_axes())
-        (Axis('defaultDynamicAxis'), Axis('defaultBatchAxis'))
+    >>> sanitize_dynamic_axes(Axis.default_input_variable_dynamic_axes())
+    (Axis('defaultDynamicAxis'), Axis('defaultBatchAxis'))
     """
     items = axes if isinstance(axes, list | tuple) else [axes]
     for axis in items:
@@ -173,9 +163,8 @@ def sanitize_dynamic_axes(axes: Axis | Sequence[Axis]) -> tuple[Axis, ...]:
 def sanitize_permutation(perm: Sequence[int]) -> list[int]:
     """The equivalent permutation of the axes counted from the opposite end.
 
-    Example:
-        >>> sanitize_permutation((1, 2, 0))
-        [2, 0, 1]
+    >>> sanitize_permutation((1, 2, 0))
+    [2, 0, 1]
     """
     rank = len(perm)
     return [rank - 1 - index % rank for index in reversed(perm)]
@@ -189,9 +178,8 @@ def sanitize_input(
     Shapes: with ``reshape``, an array is reshaped to it first.
     Errors: TypeError for anything but an operand.
 
-    Example:
-        >>> sanitize_input([1, 2, 3, 4], reshape=(2, 2)).shape
-        (2, 2)
+    >>> sanitize_input([1, 2, 3, 4], reshape=(2, 2)).shape
+    (2, 2)
     """
     if reshape is not None:
         arg = np.reshape(np.asarray(arg), sanitize_shape(reshape))
@@ -203,9 +191,8 @@ def sanitize_value(shape: ShapeLike | None, value: ArrayLike | None, dtype: DTyp
 
     Errors: ValueError if a dimension is unknown.
 
-    Example:
-        >>> sanitize_value((2, 3), 1, "float", None)
-        NDArrayView([2 x 3], CPU)
+    >>> sanitize_value((2, 3), 1, "float", None)
+    NDArrayView([2 x 3], CPU)
     """
     value = 0 if value is None else value
     array = np.asarray(value, as_dtype(dtype))
@@ -226,11 +213,10 @@ def sanitize_batch(
     Errors: ValueError if the data do not fit the variable, or if ``seq_starts`` is passed with data that already are a
             value.
 
-    Example:
-        >>> import cntkjax as C
-        >>> sanitize_batch(C.sequence.input_variable(()), [[5, 6, 7], [8]], [True, False]).mask
-        array([[2, 1, 1],
-               [1, 0, 0]], dtype=int8)
+    >>> import cntkjax as C
+    >>> sanitize_batch(C.sequence.input_variable(()), [[5, 6, 7], [8]], [True, False]).mask
+    array([[2, 1, 1],
+           [1, 0, 0]], dtype=int8)
     """
     if isinstance(batch, NativeValue):
         if seq_starts is not None:
@@ -257,11 +243,10 @@ def sanitize_var_map(
 
     Errors: ValueError for data without variables if there are several, for None, and for names of no variable.
 
-    Example:
-        >>> import cntkjax as C
-        >>> x = C.input_variable(2, name="x")
-        >>> sanitize_var_map([x], {"x": np.zeros((3, 2), np.float32)})
-        {Input('x', [#], [2]): Value([3 x 2], CPU)}
+    >>> import cntkjax as C
+    >>> x = C.input_variable(2, name="x")
+    >>> sanitize_var_map([x], {"x": np.zeros((3, 2), np.float32)})
+    {Input('x', [#], [2]): Value([3 x 2], CPU)}
     """
     if arguments is None or (isinstance(arguments, (tuple, Mapping)) and not arguments):
         if op_arguments:
@@ -296,12 +281,11 @@ def sanitize_var_map(
 def _value_as_sequence_or_array(val: Value, var: PublicVariable) -> Any:
     """A value as a list of sequences if the variable has a sequence axis, otherwise as an array or CSR matrix.
 
-    Example:
-        >>> import cntkjax as C
-        >>> x = C.sequence.input_variable(1)
-        >>> _value_as_sequence_or_array(C.asvalue(x, [[[1.], [2.]]]), x)
-        [array([[1.],
-               [2.]], dtype=float32)]
+    >>> import cntkjax as C
+    >>> x = C.sequence.input_variable(1)
+    >>> _value_as_sequence_or_array(C.asvalue(x, [[[1.], [2.]]]), x)
+    [array([[1.],
+           [2.]], dtype=float32)]
     """
     return val.as_sequences(var) if var.has_sequence_axis() else val.asarray()
 
@@ -309,12 +293,11 @@ def _value_as_sequence_or_array(val: Value, var: PublicVariable) -> Any:
 def _value_as_sequence(val: Value, var: Variable) -> list[Any]:
     """The sequences of a value, each as an array or a CSR matrix.
 
-    Example:
-        >>> import cntkjax as C
-        >>> x = C.sequence.input_variable(1)
-        >>> _value_as_sequence(C.asvalue(x, [[[1.], [2.]]]), x)
-        [array([[1.],
-               [2.]], dtype=float32)]
+    >>> import cntkjax as C
+    >>> x = C.sequence.input_variable(1)
+    >>> _value_as_sequence(C.asvalue(x, [[[1.], [2.]]]), x)
+    [array([[1.],
+           [2.]], dtype=float32)]
     """
     return val.as_sequences(var)
 
@@ -324,10 +307,9 @@ def sanitize_function(arg: object) -> Function:
 
     Errors: TypeError for anything else.
 
-    Example:
-        >>> import cntkjax as C
-        >>> sanitize_function(C.input_variable(2)).root_function.op_name
-        'Combine'
+    >>> import cntkjax as C
+    >>> sanitize_function(C.input_variable(2)).root_function.op_name
+    'Combine'
     """
     return arg if isinstance(arg, Function) else as_outputs(sanitize_variable_or_function(arg))
 
@@ -335,11 +317,10 @@ def sanitize_function(arg: object) -> Function:
 def sanitize_variable_or_function(arg: object) -> Variable | Function:
     """Return a variable or a function unchanged; TypeError for anything else.
 
-    Example:
-        >>> import cntkjax as C
-        >>> x = C.input_variable(2)
-        >>> sanitize_variable_or_function(x) is x
-        True
+    >>> import cntkjax as C
+    >>> x = C.input_variable(2)
+    >>> sanitize_variable_or_function(x) is x
+    True
     """
     if not isinstance(arg, Variable | Function):
         raise TypeError(f"expected a variable or a function, got {arg!r}")
@@ -349,11 +330,10 @@ def sanitize_variable_or_function(arg: object) -> Variable | Function:
 def sanitize_variables_or_functions(arg: object) -> list[Any]:
     """One or more variables or functions as a list; TypeError for anything else.
 
-    Example:
-        >>> import cntkjax as C
-        >>> x = C.input_variable(2)
-        >>> sanitize_variables_or_functions((x, x)) == [x, x]
-        True
+    >>> import cntkjax as C
+    >>> x = C.input_variable(2)
+    >>> sanitize_variables_or_functions((x, x)) == [x, x]
+    True
     """
     items = arg if isinstance(arg, list | tuple) else [arg]
     return [sanitize_variable_or_function(item) for item in items]
@@ -362,9 +342,8 @@ def sanitize_variables_or_functions(arg: object) -> list[Any]:
 def sanitize_random_args(shape: int | Iterable[int], dtype: DTypeLike) -> tuple[tuple[int, ...], int]:
     """A shape as a tuple, and CNTK's number of an element type.
 
-    Example:
-        >>> sanitize_random_args(2, np.float64)
-        ((2,), 2)
+    >>> sanitize_random_args(2, np.float64)
+    ((2,), 2)
     """
     return sanitize_shape(shape), sanitize_dtype_cntk(dtype)
 
@@ -374,9 +353,8 @@ def sanitize_convolution_args(
 ) -> tuple[Any, list[bool], list[bool]]:
     """Strides as a tuple, and the per-axis flags in reverse order.
 
-    Example:
-        >>> sanitize_convolution_args((2,), (False, True), (True,))
-        ((2,), [True, False], [True])
+    >>> sanitize_convolution_args((2,), (False, True), (True,))
+    ((2,), [True, False], [True])
     """
     return sanitize_shape(strides), list(_as_tuple(sharing))[::-1], list(_as_tuple(auto_padding))[::-1]
 
@@ -386,9 +364,8 @@ def sanitize_pooling_args(
 ) -> tuple[Any, Any, list[bool]]:
     """Window and strides as tuples, and the per-axis flags in reverse order.
 
-    Example:
-        >>> sanitize_pooling_args((2, 3), 1, (True, False))
-        ((2, 3), (1,), [False, True])
+    >>> sanitize_pooling_args((2, 3), 1, (True, False))
+    ((2, 3), (1,), [False, True])
     """
     return sanitize_shape(window_shape), sanitize_shape(strides), list(_as_tuple(auto_padding))[::-1]
 

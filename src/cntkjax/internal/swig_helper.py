@@ -10,9 +10,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 def typemap(f: F) -> F:
     """The function itself; scripts that extend CNTK decorate theirs with it.
 
-    Example:
-        >>> typemap(len) is len
-        True
+    >>> typemap(len) is len
+    True
     """
     return f
 
@@ -20,8 +19,7 @@ def typemap(f: F) -> F:
 def map_if_possible(obj: object) -> None:
     """Nothing needs to be done.
 
-    Example:
-        >>> map_if_possible(3)
+    >>> map_if_possible(3)
     """
 
 

@@ -21,9 +21,8 @@ def get_data_type(*args: Any) -> type[np.generic] | None:
 
     Errors: ValueError for arrays of types that CNTK has no tensors of.
 
-    Example:
-        >>> get_data_type(np.zeros(2), 1), get_data_type(1.0)
-        (<class 'numpy.float64'>, <class 'numpy.float32'>)
+    >>> get_data_type(np.zeros(2), 1), get_data_type(1.0)
+    (<class 'numpy.float64'>, <class 'numpy.float32'>)
     """
     is_variable = [isinstance(arg, Variable | Function) for arg in args]
     types = {arg.dtype for arg, graph in zip(args, is_variable, strict=True) if graph} - {None}
@@ -39,9 +38,8 @@ def _number_type(value: object) -> type[np.generic]:
 def _py_dict_to_cntk_dict(py_dict: Mapping[str, Any]) -> Dictionary:
     """A dict that can be written to a file.
 
-    Example:
-        >>> _py_dict_to_cntk_dict({"a": 1}).size()
-        1
+    >>> _py_dict_to_cntk_dict({"a": 1}).size()
+    1
     """
     return Dictionary({key: _to_cntk_dict_value(value).value for key, value in py_dict.items()})
 
@@ -57,9 +55,8 @@ def map_function_arguments(
 
     Errors: TypeError for unknown names and missing arguments; SyntaxError for two values for one parameter, as in CNTK.
 
-    Example:
-        >>> map_function_arguments(["a", "b"], {"b": "b"}, 1, b=2)
-        {'a': 1, 'b': 2}
+    >>> map_function_arguments(["a", "b"], {"b": "b"}, 1, b=2)
+    {'a': 1, 'b': 2}
     """
     mapped = dict(zip(params, args, strict=False))
     for name, value in kwargs.items():
@@ -77,9 +74,8 @@ def map_function_arguments(
 def get_python_function_arguments(f: Callable[..., Any]) -> tuple[list[str], dict[str, Any]]:
     """The names of the arguments of a Python function that have no default, and what they are annotated with.
 
-    Example:
-        >>> get_python_function_arguments(lambda x, y=3: x)
-        (['x'], {})
+    >>> get_python_function_arguments(lambda x, y=3: x)
+    (['x'], {})
     """
     parameters = [p for p in inspect.signature(f).parameters.values() if p.default is p.empty]
     named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
@@ -89,9 +85,8 @@ def get_python_function_arguments(f: Callable[..., Any]) -> tuple[list[str], dic
 def _ones_like(batch: Iterable[Any], precision: DTypeLike) -> list[np.ndarray]:
     """An array of ones for each sample or sequence.
 
-    Example:
-        >>> _ones_like([[1, 2], [3]], "float")
-        [array([1., 1.], dtype=float32), array([1.], dtype=float32)]
+    >>> _ones_like([[1, 2], [3]], "float")
+    [array([1., 1.], dtype=float32), array([1.], dtype=float32)]
     """
     return [np.ones(np.shape(sample), as_dtype(precision)) for sample in batch]
 
@@ -108,12 +103,11 @@ def eval(
 
     Returns: ({output: value}, {variable: gradient}), the latter None without ``backward_pass``.
 
-    Example:
-        >>> import cntkjax as C
-        >>> x = C.input_variable(2, needs_gradient=True)
-        >>> values, gradients = eval(x * x, {x: [[1., 2.]]}, backward_pass=True)
-        >>> gradients[x]
-        array([[2., 4.]], dtype=float32)
+    >>> import cntkjax as C
+    >>> x = C.input_variable(2, needs_gradient=True)
+    >>> values, gradients = eval(x * x, {x: [[1., 2.]]}, backward_pass=True)
+    >>> gradients[x]
+    array([[2., 4.]], dtype=float32)
     """
     if not backward_pass:
         return op.forward(arguments, op.outputs, device=device)[1], None

@@ -55,12 +55,11 @@ def to_flax(function: Function) -> CNTKModule:
 
     Errors: ImportError without flax; otherwise those of ``to_jax``.
 
-    Example:
-        >>> import cntkjax as C, jax
-        >>> module = to_flax(C.layers.Dense(2, init=1)(C.input_variable(3)))
-        >>> variables = module.init(jax.random.key(0), [[1., 2., 3.]])
-        >>> sorted(variables['params']), module.apply(variables, [[1., 2., 3.]])
-        (['W', 'b'], Array([[6., 6.]], dtype=float32))
+    >>> import cntkjax as C, jax
+    >>> module = to_flax(C.layers.Dense(2, init=1)(C.input_variable(3)))
+    >>> variables = module.init(jax.random.key(0), [[1., 2., 3.]])
+    >>> sorted(variables['params']), module.apply(variables, [[1., 2., 3.]])
+    (['W', 'b'], Array([[6., 6.]], dtype=float32))
     """
     return CNTKModule(to_jax(function)[0])
 
@@ -81,13 +80,12 @@ def from_flax(
 
     Shapes, Errors: those of ``from_jax``; ImportError without flax.
 
-    Example:
-        >>> import cntkjax as C
-        >>> from flax import linen as nn
-        >>> x = C.input_variable(3)
-        >>> model = from_flax(nn.Dense(2), x)
-        >>> sorted((p.name, p.shape) for p in model.parameters), model.shape
-        ([('bias', (2,)), ('kernel', (3, 2))], (2,))
+    >>> import cntkjax as C
+    >>> from flax import linen as nn
+    >>> x = C.input_variable(3)
+    >>> model = from_flax(nn.Dense(2), x)
+    >>> sorted((p.name, p.shape) for p in model.parameters), model.shape
+    ([('bias', (2,)), ('kernel', (3, 2))], (2,))
     """
     inputs = as_variables(*as_list(operands))
 

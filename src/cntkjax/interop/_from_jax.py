@@ -37,12 +37,11 @@ def from_jax(
     Errors: ValueError if a result lacks the batch axis; RuntimeError, with the cause, for an exception in ``f``;
             ValueError when the Function is saved, because a file cannot hold it.
 
-    Example:
-        >>> import cntkjax as C, jax.numpy as jnp
-        >>> x = C.input_variable(2)
-        >>> model = from_jax(lambda p, x: jnp.tanh(x @ p['W']), {'W': np.zeros((2, 3), np.float32)}, x)
-        >>> model.parameters, model.eval({x: [[1, 2]]})
-        ((Parameter('W', [], [2 x 3]),), array([[0., 0., 0.]], dtype=float32))
+    >>> import cntkjax as C, jax.numpy as jnp
+    >>> x = C.input_variable(2)
+    >>> model = from_jax(lambda p, x: jnp.tanh(x @ p['W']), {'W': np.zeros((2, 3), np.float32)}, x)
+    >>> model.parameters, model.eval({x: [[1, 2]]})
+    ((Parameter('W', [], [2 x 3]),), array([[0., 0., 0.]], dtype=float32))
     """
     parameter_leaves, tree = _leaves(parameters, Parameter)
     constants, state_tree = _leaves(state, Constant)

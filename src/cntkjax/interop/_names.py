@@ -15,10 +15,9 @@ def leaf_names(leaves: Iterable[Leaf]) -> dict[str, Leaf]:
 
     A leaf without a name has that of its kind. The names depend on the graph alone.
 
-    Example:
-        >>> import cntkjax as C
-        >>> list(leaf_names([C.parameter(1, name='W'), C.parameter(1), C.parameter(1, name='W')]))
-        ['W', 'Parameter', 'W_1']
+    >>> import cntkjax as C
+    >>> list(leaf_names([C.parameter(1, name='W'), C.parameter(1), C.parameter(1, name='W')]))
+    ['W', 'Parameter', 'W_1']
     """
     named: dict[str, Leaf] = {}
     for leaf in leaves:

@@ -34,16 +34,15 @@ def export_stablehlo(function: Function, path: str | os.PathLike[str]) -> None:
             ValueError if the Function runs Python code of the user, or if shapes inside depend on the sizes of the
             batch or of sequences in a way that StableHLO cannot express. An existing file is kept then.
 
-    Example:
-        >>> import cntkjax as C, jax, os, tempfile
-        >>> model = C.layers.Dense(2, init=1)(C.input_variable(3))
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = os.path.join(folder, 'model.stablehlo')
-        ...     export_stablehlo(model, path)
-        ...     with open(path, 'rb') as file:
-        ...         loaded = jax.export.deserialize(bytearray(file.read()))
-        >>> loaded.call(jax.numpy.ones((1, 3)))
-        Array([[3., 3.]], dtype=float32)
+    >>> import cntkjax as C, jax, os, tempfile
+    >>> model = C.layers.Dense(2, init=1)(C.input_variable(3))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, 'model.stablehlo')
+    ...     export_stablehlo(model, path)
+    ...     with open(path, 'rb') as file:
+    ...         loaded = jax.export.deserialize(bytearray(file.read()))
+    >>> loaded.call(jax.numpy.ones((1, 3)))
+    Array([[3., 3.]], dtype=float32)
     """
     _require_flatbuffers()
     f, parameters = to_jax(function)

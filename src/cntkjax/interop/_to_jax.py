@@ -122,14 +122,13 @@ def to_jax(function: Function) -> tuple[JaxFunction, dict[str, jax.Array]]:
     Errors: ValueError if the Function runs Python code of the user; ShapeError for inputs or parameters of other
             shapes; KeyError for a missing parameter.
 
-    Example:
-        >>> import cntkjax as C, jax
-        >>> model = C.layers.Dense(2, init=1)(C.input_variable(3))
-        >>> f, parameters = to_jax(model)
-        >>> jax.jit(f)(parameters, [[1., 2., 3.]])
-        Array([[6., 6.]], dtype=float32)
-        >>> jax.grad(lambda p, x: f(p, x).sum())(parameters, [1., 2., 3.])['b']
-        Array([1., 1.], dtype=float32)
+    >>> import cntkjax as C, jax
+    >>> model = C.layers.Dense(2, init=1)(C.input_variable(3))
+    >>> f, parameters = to_jax(model)
+    >>> jax.jit(f)(parameters, [[1., 2., 3.]])
+    Array([[6., 6.]], dtype=float32)
+    >>> jax.grad(lambda p, x: f(p, x).sum())(parameters, [1., 2., 3.])['b']
+    Array([1., 1.], dtype=float32)
     """
     f = JaxFunction(function)
     return f, f.parameters

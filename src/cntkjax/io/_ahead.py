@@ -22,7 +22,7 @@ class ReadsAhead(Protocol):
     """What a thread reads chunks for."""
 
     def read_next(self) -> bool:
-        """Reads one of the chunks that will be used; False if there is nothing left to read."""
+        """Read one of the chunks that will be used; False if there is nothing left to read."""
 
 
 class ReadAhead:
@@ -41,7 +41,7 @@ class ReadAhead:
         return self._running.locked()
 
     def start(self) -> None:
-        """Begins to read, if that has ended."""
+        """Begin to read, if that has ended."""
         if not self.is_running:
             _STARTING.attempt(start_thread, partial(_read, self._reader, self._running), "cntkjax-ahead")
 

@@ -28,12 +28,11 @@ class BaseSource:
 
         Errors: RuntimeError if there is no such stream, or several match a variable.
 
-        Example:
-            >>> import numpy as np
-            >>> from cntkjax.io import MinibatchSourceFromData
-            >>> source = MinibatchSourceFromData({"x": np.zeros((5, 2), np.float32)})
-            >>> source.stream_info("x")
-            x([2])
+        >>> import numpy as np
+        >>> from cntkjax.io import MinibatchSourceFromData
+        >>> source = MinibatchSourceFromData({"x": np.zeros((5, 2), np.float32)})
+        >>> source.stream_info("x")
+        x([2])
         """
         infos = self.stream_infos()
         if isinstance(name, str):
@@ -57,7 +56,7 @@ class BaseSource:
         return self.stream_info(name)
 
     def get_next_minibatch(self, *sizes_and_device: int | DeviceDescriptor) -> Mapping[Any, MinibatchData]:
-        """Reads the next minibatch, with the arguments of CNTK's compiled module.
+        """Read the next minibatch, with the arguments of CNTK's compiled module.
 
         The arguments are a number of samples; or a number of sequences, which has to be 0, a number of samples, and
         optionally the number of workers and the rank of this one. A device may follow.

@@ -71,7 +71,7 @@ class BlockShard:
         return np.stack([self.block.chunks[self.places], self.block.indices[self.places]])
 
     def load(self) -> Streams:
-        """Reads the sequences of this worker, once."""
+        """Read the sequences of this worker, once."""
         if self._data is None:
             self._data = self._deserializer.take(*self.sequences) if len(self.places) else {}
         return self._data
@@ -165,7 +165,7 @@ class Batcher:
         return min(next_place, int(np.searchsorted(block.starts, self._last_sample - self._samples_before)))
 
     def seek(self, position: int) -> None:
-        """Moves to the first sequence with at least this many samples before it."""
+        """Move to the first sequence with at least this many samples before it."""
         samples = int(self._sampler.samples_per_chunk.sum())
         sequences = int(self._sampler.deserializer.chunk_sizes().sum())
         sweeps = min(position // samples, self._max_sweeps)
@@ -180,14 +180,14 @@ class Batcher:
             self._advance(self._block)
 
     def _start_sweep(self, sweep: int, samples: int, sequences: int) -> None:
-        """Moves to the start of a sweep, with this many samples and sequences before it."""
+        """Move to the start of a sweep, with this many samples and sequences before it."""
         self._release()
         self.sweep, self._samples_before, self._sequences_before = sweep, samples, sequences
         self._block, self._place, self._block_number = None, 0, 0
         self._blocks = self._sampler.blocks(sweep)
 
     def _advance(self, block: BlockShard) -> bool:
-        """Moves past a block; whether the sweep ended with it."""
+        """Move past a block; whether the sweep ended with it."""
         self._samples_before += int(block.starts[-1])
         self._sequences_before += len(block)
         self._block, self._place, self._block_number = None, 0, self._block_number + 1
@@ -242,7 +242,7 @@ class Batcher:
         return [BlockPart(self._sampler.deserializer.take(*sequences), slice(0, sequences.shape[1]))]
 
     def _release(self) -> None:
-        """Frees the data; they are read again if they are needed."""
+        """Free the data; they are read again if they are needed."""
         self._wait()
         self._prefetched = None
         self._sampler.deserializer.retain(())
@@ -250,7 +250,7 @@ class Batcher:
             self._block = BlockShard(self._sampler, self._block.block, self._sequences_before, self._block.shard)
 
     def _wait(self) -> None:
-        """Waits for the prefetching thread."""
+        """Wait for the prefetching thread."""
         if self._prefetched:
             wait([self._prefetched])
 

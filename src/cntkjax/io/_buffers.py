@@ -17,16 +17,15 @@ _UNUSED = sys.getrefcount(_EXAMPLE[0])  # of an array that only a list holds
 class Buffers:
     """Arrays of float32 that are handed out again once nothing else refers to them, views and programs included.
 
-    Example:
-        >>> buffers = Buffers()
-        >>> first = buffers.empty((2, 3))
-        >>> address = first.ctypes.data
-        >>> del first
-        >>> second = buffers.empty((1, 3))
-        >>> second.ctypes.data == address
-        True
-        >>> np.may_share_memory(buffers.empty((2, 3)), second)
-        False
+    >>> buffers = Buffers()
+    >>> first = buffers.empty((2, 3))
+    >>> address = first.ctypes.data
+    >>> del first
+    >>> second = buffers.empty((1, 3))
+    >>> second.ctypes.data == address
+    True
+    >>> np.may_share_memory(buffers.empty((2, 3)), second)
+    False
     """
 
     def __init__(self) -> None:
@@ -45,7 +44,7 @@ class Buffers:
         return arrays[0][:]
 
     def clear(self) -> None:
-        """Frees what nothing else refers to."""
+        """Free what nothing else refers to."""
         self._arrays = []
 
 

@@ -29,7 +29,7 @@ def compiler() -> list[str] | None:
 
 
 def build(library: Path = LIBRARY) -> str | None:
-    """Compiles the library; why that was not possible, or None. Processes that use an older one are not disturbed."""
+    """Compile the library; why that was not possible, or None. Processes that use an older one are not disturbed."""
     command = compiler()
     if command is None:
         return "there is no C compiler"

@@ -44,7 +44,7 @@ class _Stream:
 
 @public
 def CBFDeserializer(filename: FileName, streams: Mapping[str, Record] = {}) -> Dictionary:
-    """Reads CNTK binary format.
+    """Read CNTK binary format.
 
     Args:
         filename: path of the file
@@ -53,9 +53,8 @@ def CBFDeserializer(filename: FileName, streams: Mapping[str, Record] = {}) -> D
 
     Errors: AttributeError if a stream has no shape.
 
-    Example:
-        >>> CBFDeserializer("train.cbf")["type"]
-        'CNTKBinaryFormatDeserializer'
+    >>> CBFDeserializer("train.cbf")["type"]
+    'CNTKBinaryFormatDeserializer'
     """
     named = {name: stream.updated_with(stream_alias=stream.stream_alias or name) for name, stream in streams.items()}
     return Dictionary(type="CNTKBinaryFormatDeserializer", file=filename, input=stream_definitions(named))
@@ -108,7 +107,7 @@ class CBFFile(ChunkedDeserializer):
         self.streams = [self._information(i, name, definition) for i, (name, definition) in enumerate(inputs.items())]
 
     def _check_chunks(self, header: int) -> None:
-        """Raises for chunks that are out of order, without sequences, or with more than their bytes can hold."""
+        """Raise for chunks that are out of order, without sequences, or with more than their bytes can hold."""
         sizes = self._ends - self._begins
         if (sizes < 0).any() or (self._begins < 12).any():
             raise _damaged(self.path, header, "chunk offsets are not in order")
@@ -151,7 +150,7 @@ class CBFFile(ChunkedDeserializer):
         return self._known_lengths[chunk]
 
     def record_lengths(self, chunk: int, data: Mapping[str, Ragged]) -> None:
-        """Keeps the lengths of the stream that defines them."""
+        """Keep the lengths of the stream that defines them."""
         if self._defines_lengths:
             super().record_lengths(chunk, data)
 
@@ -167,7 +166,7 @@ class CBFFile(ChunkedDeserializer):
             return _Bytes(self.path, file.read(size), begin)
 
     def read_chunk(self, chunk: int) -> Mapping[str, Ragged]:
-        """Decodes a chunk."""
+        """Decode a chunk."""
         number = int(self._sequences[chunk])
         data = self._bytes(chunk, int(self._ends[chunk] - self._begins[chunk]))
         data.take(4 * number)  # the lengths
@@ -229,7 +228,7 @@ class _Records:
 
     @staticmethod
     def read(data: _Bytes, number: int, weights: Sequence[int]) -> _Records:
-        """Consumes this many records; a header has as many numbers as there are weights, their weighted sum follows.
+        """Consume this many records; a header has as many numbers as there are weights, their weighted sum follows.
 
         Errors: RuntimeError if the data end before.
         """

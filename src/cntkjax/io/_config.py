@@ -20,11 +20,11 @@ class OptionalBool:
         self._value: bool | None = None
 
     def set(self, value: bool) -> None:
-        """Sets the flag."""
+        """Set the flag."""
         self._value = value
 
     def reset(self) -> None:
-        """Reverts to the default."""
+        """Revert to the default."""
         self._value = None
 
     def is_initialized(self) -> bool:
@@ -43,12 +43,11 @@ class MinibatchSourceConfig:
         deserializers: descriptions of the data
         randomize: whether to shuffle; later, set the randomization windows instead
 
-    Example:
-        >>> config = MinibatchSourceConfig([])
-        >>> config.randomization_window_in_samples = 1000
-        >>> config.validate()
-        Traceback (most recent call last):
-        RuntimeError: MinibatchSource: the randomization window is in chunks or in samples; to set it ...
+    >>> config = MinibatchSourceConfig([])
+    >>> config.randomization_window_in_samples = 1000
+    >>> config.validate()
+    Traceback (most recent call last):
+    RuntimeError: MinibatchSource: the randomization window is in chunks or in samples; to set it ...
     """
 
     def __init__(self, deserializers: Sequence[Description], randomize: bool = True) -> None:
@@ -73,7 +72,7 @@ class MinibatchSourceConfig:
         return bool(self.randomization_window_in_chunks or self.randomization_window_in_samples)
 
     def validate(self) -> None:
-        """Checks the settings.
+        """Check the settings.
 
         Errors: RuntimeError for settings that exclude each other.
         """
@@ -98,9 +97,8 @@ def to_dictionary(config: MinibatchSourceConfig) -> dict[str, Any]:
 
     Errors: those of ``MinibatchSourceConfig.validate``.
 
-    Example:
-        >>> sorted(to_dictionary(MinibatchSourceConfig([], randomize=False)))
-        ['deserializers', 'frameMode', 'multiThreadedDeserialization', 'randomize', 'traceLevel']
+    >>> sorted(to_dictionary(MinibatchSourceConfig([], randomize=False)))
+    ['deserializers', 'frameMode', 'multiThreadedDeserialization', 'randomize', 'traceLevel']
     """
     config.validate()
     default = any(map(is_multithreaded_by_default, config.deserializers))

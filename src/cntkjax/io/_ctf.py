@@ -30,7 +30,7 @@ _FEW = 8  # a chunk is not read for less than this part of its sequences
 
 @public
 def CTFDeserializer(filename: FileName, streams: Mapping[str, Record]) -> Dictionary:
-    """Reads CNTK text format: rows of ``[sequence id] |stream values |sparse_stream index:value ... |# comment``.
+    """Read CNTK text format: rows of ``[sequence id] |stream values |sparse_stream index:value ... |# comment``.
 
     Rows with the same id, and rows without an id that follow them, form a sequence. If the first row has no id, each
     row is a sequence of its own. Set the options ``chunkSizeInBytes``, ``maxErrors`` (how many errors are reported as
@@ -43,11 +43,10 @@ def CTFDeserializer(filename: FileName, streams: Mapping[str, Record]) -> Dictio
 
     Errors: ValueError if a stream has no field; AttributeError if it has no shape.
 
-    Example:
-        >>> from cntkjax.io import StreamDef, StreamDefs
-        >>> streams = StreamDefs(query=StreamDef("S0", 943, True), labels=StreamDef("S2", 129, True))
-        >>> deserializer = CTFDeserializer("atis.train.ctf", streams)
-        >>> deserializer["chunkSizeInBytes"] = 2**20
+    >>> from cntkjax.io import StreamDef, StreamDefs
+    >>> streams = StreamDefs(query=StreamDef("S0", 943, True), labels=StreamDef("S2", 129, True))
+    >>> deserializer = CTFDeserializer("atis.train.ctf", streams)
+    >>> deserializer["chunkSizeInBytes"] = 2**20
     """
     for name, stream in streams.items():
         if not stream.stream_alias:
@@ -118,7 +117,7 @@ class CTFFile(ChunkedDeserializer):
 
     # ---- chunks as a whole
     def read_chunk(self, chunk: int) -> Mapping[str, Ragged]:
-        """Parses a chunk."""
+        """Parse a chunk."""
         first, last = self.index.chunks[chunk : chunk + 2]
         (begin, end), rows = self.index.begins[[first, last]], self.index.rows[first : last + 1]
         text = FileText(self.path, int(begin), int(end))
@@ -145,7 +144,7 @@ class CTFFile(ChunkedDeserializer):
             return super()._chunk(chunk)
 
     def retain(self, chunks: Iterable[int]) -> None:
-        """Keeps these chunks in memory once they are read; several are read ahead, in this order."""
+        """Keep these chunks in memory once they are read; several are read ahead, in this order."""
         order = list(chunks)
         super().retain(order)
         self._order = order
@@ -153,7 +152,7 @@ class CTFFile(ChunkedDeserializer):
             self._ahead.start()
 
     def read_next(self) -> bool:
-        """Reads one of the chunks that are kept; called by a second thread."""
+        """Read one of the chunks that are kept; called by a second thread."""
         with self._reading:
             chunk = self._next_chunk()
             if chunk is not None:
@@ -165,7 +164,7 @@ class CTFFile(ChunkedDeserializer):
 
     # ---- single sequences
     def take(self, chunks: np.ndarray, indices: np.ndarray) -> Mapping[str, Ragged]:
-        """Reads sequences in this order. A few of chunks that are not in memory are read one by one."""
+        """Read sequences in this order. A few of chunks that are not in memory are read one by one."""
         alone = self._read_alone(chunks)
         data = self._read_sequences(self.index.chunks[chunks[alone]] + indices[alone]) if alone.any() else None
         if data is None:
@@ -189,7 +188,7 @@ class CTFFile(ChunkedDeserializer):
         return few[chunks]
 
     def _read_sequences(self, sequences: np.ndarray) -> dict[str, Ragged] | None:
-        """Reads single sequences, in this order; None if anything in them has to be reported."""
+        """Read single sequences, in this order; None if anything in them has to be reported."""
         by_place = np.argsort(sequences)
         ordered = sequences[by_place]
         begins, ends = self.index.begins[ordered].tolist(), self.index.begins[ordered + 1].tolist()
@@ -208,7 +207,7 @@ class CTFFile(ChunkedDeserializer):
         return {name: ragged.take(order) for name, ragged in data.items()}
 
     def _check(self, field: Field, samples: Samples, lengths: np.ndarray, first: int, reporter: RowReporter) -> None:
-        """Raises for a sequence without samples; warns of samples with too few values."""
+        """Raise for a sequence without samples; warn of samples with too few values."""
         name = field.alias.decode()
         if not lengths.all():
             empty = first + int(np.argmin(lengths))

@@ -190,13 +190,12 @@ def _overflowing(text: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> np.n
 
 
 def chunks_of(begins: np.ndarray, size: int) -> np.ndarray:
-    """Groups sequences into chunks of this many bytes: the first sequence of each chunk, then the number of sequences.
+    """Group sequences into chunks of this many bytes: the first sequence of each chunk, then the number of sequences.
 
     Shapes: begins int64 [sequences + 1] -> int64 [chunks + 1].
 
-    Example:
-        >>> chunks_of(np.array([0, 3, 6, 9, 20]), 7)
-        array([0, 2, 3, 4])
+    >>> chunks_of(np.array([0, 3, 6, 9, 20]), 7)
+    array([0, 2, 3, 4])
     """
     chunks = [0]
     while chunks[-1] < len(begins) - 1:

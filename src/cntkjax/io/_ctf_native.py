@@ -113,7 +113,7 @@ def _stored(array: np.ndarray, parts: Sequence[slice]) -> np.ndarray:
 
 
 def parse(text: TextRows, pieces: Sequence[slice], fields: Sequence[Field], run: Map) -> Parsed:
-    """Parses pieces of whole rows. The threads of ``run`` don't wait for each other: the parser needs no Python."""
+    """Parse pieces of whole rows. The threads of ``run`` don't wait for each other: the parser needs no Python."""
     library, number = _library(), len(fields)
     assert library is not None
 

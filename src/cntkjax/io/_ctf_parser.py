@@ -42,7 +42,7 @@ def _parse(text: TextRows, fields: Sequence[Field], multithreaded: bool) -> Pars
 
 
 def _pieces(text: TextRows) -> list[slice]:
-    """Cuts a text between rows."""
+    """Cut a text between rows."""
     pieces, begin = [], 0
     while begin < len(text):
         end = (text.find(b"\n", begin + _PIECE - 1) + 1) or len(text)
@@ -58,7 +58,7 @@ def _with_good_samples(
     fields: Sequence[Field],
     reporter: RowReporter,
 ) -> list[Samples]:
-    """Adds what is well-formed in malformed rows, which are reported."""
+    """Add what is well-formed in malformed rows, which are reported."""
     rows = [parse_row(_row(text, row.begin), row.number, fields, reporter) for row in malformed]
     return [_sorted(concatenate(parts)) for parts in zip(samples, *rows, strict=True)]
 

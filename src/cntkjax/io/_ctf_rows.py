@@ -84,7 +84,7 @@ class RowReporter:
         return f"{self.path}:{self.first_row + row + 1}"
 
     def report(self, row: int, reason: str) -> None:
-        """Warns of a malformed row, which is skipped.
+        """Warn of a malformed row, which is skipped.
 
         Errors: MalformedRowError if the file now has more errors than are allowed.
         """
@@ -106,7 +106,7 @@ def concatenate(parts: Sequence[Samples]) -> Samples:
 
 
 def canonical(rows: SparseRows) -> SparseRows:
-    """Sorts the indices of each row, adds up the values of equal indices, and drops zeros."""
+    """Sort the indices of each row, add up the values of equal indices, and drop zeros."""
     row = np.repeat(np.arange(len(rows)), np.diff(rows.indptr))
     ascending = (np.diff(rows.indices) > 0) | (np.diff(row) > 0)
     if ascending.all() and rows.values.all():

@@ -20,7 +20,7 @@ class MalformedError(Exception):
 
 
 def parse(text: TextRows, pieces: Sequence[slice], fields: Sequence[Field], run: Map) -> Parsed:
-    """Parses pieces of whole rows, each as a whole; one that fails is halved until its malformed rows are isolated."""
+    """Parse pieces of whole rows, each as a whole; one that fails is halved until its malformed rows are isolated."""
     first = accumulate(run(lambda piece: text[piece].count(b"\n"), pieces), initial=0)
 
     def parse_piece(piece: slice, row: int) -> Parsed:
@@ -95,7 +95,7 @@ def _expect(condition: bool | np.bool_) -> None:
 
 
 def _expect_prefixes(text: np.ndarray, space: np.ndarray, begins: np.ndarray, bars: np.ndarray) -> None:
-    """Checks that nothing precedes the first bar of a row but an id, in the first column."""
+    """Check that nothing precedes the first bar of a row but an id, in the first column."""
     lengths = bars - begins
     if not lengths.any():
         return

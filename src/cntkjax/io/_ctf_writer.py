@@ -14,7 +14,7 @@ from ..graph.arguments import public
 
 @public
 def sequence_to_cntk_text_format(seq_idx: int, alias_tensor_map: Mapping[str, Any]) -> str:
-    """Formats one sequence in CNTK text format: its rows, joined with newlines.
+    """Format one sequence in CNTK text format: its rows, joined with newlines.
 
     Args:
         seq_idx: the sequence id
@@ -24,10 +24,9 @@ def sequence_to_cntk_text_format(seq_idx: int, alias_tensor_map: Mapping[str, An
     Shapes: arrays [steps, *sample_shape].
     Errors: ValueError for other data, or if there is no stream.
 
-    Example:
-        >>> print(sequence_to_cntk_text_format(7, {"x": np.array([[1, 2], [3, 4]]), "label": [{5: 1}]}))
-        7	|label 5:1 |x 1 2
-        7	|x 3 4
+    >>> print(sequence_to_cntk_text_format(7, {"x": np.array([[1, 2], [3, 4]]), "label": [{5: 1}]}))
+    7	|label 5:1 |x 1 2
+    7	|x 3 4
     """
     if not alias_tensor_map:
         raise ValueError("sequence_to_cntk_text_format: needs at least one stream; pass {name: samples}")

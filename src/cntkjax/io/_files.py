@@ -11,7 +11,7 @@ _IRREGULAR = "it is a folder, a device or a pipe; only regular files are read"
 
 
 def open_binary(path: str | os.PathLike[str]) -> BinaryIO:
-    """Opens a regular file for reading. Data files name other files, so a name may be anything.
+    """Open a regular file for reading. Data files name other files, so a name may be anything.
 
     Errors: OSError, also for a device, a pipe or a folder, and for a name with a NUL character.
     """
@@ -27,5 +27,5 @@ def open_binary(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 def _open_without_waiting(path: str, flags: int) -> int:
-    """Opens a pipe without waiting for a writer."""
+    """Open a pipe without waiting for a writer."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

@@ -39,7 +39,7 @@ _SCRIPT = re.compile(r"(?:(?P<name>[^=]+)=)?(?P<file>.+)\[(?P<first>[0-9]+),(?P<
 
 @public
 def HTKFeatureDeserializer(streams: Mapping[str, Record]) -> Dictionary:
-    """Reads features of speech; a script file lists the feature files of each stream.
+    """Read features of speech; a script file lists the feature files of each stream.
 
     Args:
         streams: name -> ``StreamDef`` with the script file as `scp`. With `context`, this many frames to the left and
@@ -49,11 +49,10 @@ def HTKFeatureDeserializer(streams: Mapping[str, Record]) -> Dictionary:
     Shapes: a sample is [shape * (left + 1 + right)].
     Errors: ValueError for a stream without a script file.
 
-    Example:
-        >>> from cntkjax.io import StreamDef, StreamDefs
-        >>> description = HTKFeatureDeserializer(StreamDefs(x=StreamDef(shape=33, context=(2, 2), scp="train.scp")))
-        >>> description["_deserializers"][0]["input"]["x"]["contextWindow"]
-        [2, 2]
+    >>> from cntkjax.io import StreamDef, StreamDefs
+    >>> description = HTKFeatureDeserializer(StreamDefs(x=StreamDef(shape=33, context=(2, 2), scp="train.scp")))
+    >>> description["_deserializers"][0]["input"]["x"]["contextWindow"]
+    [2, 2]
     """
     descriptions = []
     for name, stream in streams.items():
@@ -78,7 +77,7 @@ def HTKFeatureDeserializer(streams: Mapping[str, Record]) -> Dictionary:
 def HTKMLFDeserializer(
     label_mapping_file: str, streams: Mapping[str, Record], phoneBoundaries: bool = False
 ) -> Dictionary:
-    """Reads the labels of frames from master label files, as sparse one-hot vectors.
+    """Read the labels of frames from master label files, as sparse one-hot vectors.
 
     Args:
         label_mapping_file: file with the names of the labels, one per line
@@ -88,11 +87,10 @@ def HTKMLFDeserializer(
     Shapes: a sample is [shape], the number of labels.
     Errors: ValueError for several streams.
 
-    Example:
-        >>> from cntkjax.io import StreamDef, StreamDefs
-        >>> description = HTKMLFDeserializer("states.list", StreamDefs(y=StreamDef(shape=132, mlf="train.mlf")))
-        >>> description["input"]["y"]["mlfFile"]
-        'train.mlf'
+    >>> from cntkjax.io import StreamDef, StreamDefs
+    >>> description = HTKMLFDeserializer("states.list", StreamDefs(y=StreamDef(shape=132, mlf="train.mlf")))
+    >>> description["input"]["y"]["mlfFile"]
+    'train.mlf'
     """
     name, definition = _label_stream("HTKMLFDeserializer", streams)
     definition |= {"labelMappingFile": label_mapping_file, "phoneBoundaries": str(phoneBoundaries).lower()}
@@ -101,7 +99,7 @@ def HTKMLFDeserializer(
 
 @public
 def HTKMLFBinaryDeserializer(streams: Mapping[str, Record]) -> Dictionary:
-    """Reads the labels of frames from binary master label files (``BinaryMasterLabels``), as sparse one-hot vectors.
+    """Read the labels of frames from binary master label files (``BinaryMasterLabels``), as sparse one-hot vectors.
 
     Args:
         streams: one stream, name -> ``StreamDef`` with the label file or files as `mlf`
@@ -109,11 +107,10 @@ def HTKMLFBinaryDeserializer(streams: Mapping[str, Record]) -> Dictionary:
     Shapes: a sample is [shape], the number of labels.
     Errors: ValueError for several streams.
 
-    Example:
-        >>> from cntkjax.io import StreamDef, StreamDefs
-        >>> description = HTKMLFBinaryDeserializer(StreamDefs(y=StreamDef(shape=132, mlf="train.bin")))
-        >>> description["input"]["y"]["mlfFile"]
-        'train.bin'
+    >>> from cntkjax.io import StreamDef, StreamDefs
+    >>> description = HTKMLFBinaryDeserializer(StreamDefs(y=StreamDef(shape=132, mlf="train.bin")))
+    >>> description["input"]["y"]["mlfFile"]
+    'train.bin'
     """
     name, definition = _label_stream("HTKMLFBinaryDeserializer", streams)
     return Dictionary(type="HTKMLFBinaryDeserializer", input={name: definition})
@@ -172,7 +169,7 @@ class HTKFeatures(UtteranceDeserializer):
             yield utterance_name(match["name"] or file), file, first, last
 
     def read(self, utterances: np.ndarray) -> np.ndarray:
-        """Reads the feature files."""
+        """Read the feature files."""
         begins = offsets_of(self.frames[utterances])
         samples = np.empty((int(begins[-1]), self._left + 1 + self._right, self._dim), np.uint32)
         for (begin, end), utterance in zip(pairwise(begins.tolist()), utterances.tolist(), strict=True):
@@ -181,7 +178,7 @@ class HTKFeatures(UtteranceDeserializer):
         return samples.view(np.float32).reshape(len(samples), -1)
 
     def _read_utterance(self, file: str, first: int, last: int, samples: np.ndarray) -> None:
-        """Reads the frames of an utterance with their context; the first and last one are repeated at the ends.
+        """Read the frames of an utterance with their context; the first and last one are repeated at the ends.
 
         Shapes: samples uint32 [last - first + 1, left + 1 + right, dim], the bits of float32 numbers.
         """
@@ -255,7 +252,7 @@ class _Labels(UtteranceDeserializer):
         """The utterances of a file, each with the label and the length of its runs. Shapes: int64 [runs, 2]."""
 
     def read(self, utterances: np.ndarray) -> SparseRows:
-        """Expands the runs of labels to frames."""
+        """Expand the runs of labels to frames."""
         first = self._first_run[utterances]
         runs = ranges(first, self._first_run[utterances + 1] - first)
         lengths = self._lengths[runs]

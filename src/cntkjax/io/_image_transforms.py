@@ -24,10 +24,9 @@ _ANY_SEED = np.random.SeedSequence(0)  # asking the system for one takes as long
 class TransformRandom:
     """Random numbers for one transform.
 
-    Example:
-        >>> random = TransformRandom(0)
-        >>> round(random.uniform(0, 1), 7), random.integer(10)
-        (0.5488135, 5)
+    >>> random = TransformRandom(0)
+    >>> round(random.uniform(0, 1), 7), random.integer(10)
+    (0.5488135, 5)
     """
 
     def __init__(self, seed: int | None) -> None:
@@ -176,7 +175,7 @@ def _scale(description: Mapping[str, Any]) -> Transform:
 
 # ---- values
 def mean_image(path: str) -> Pixels:
-    """Reads the mean image from an OpenCV XML file: Channel, Row, Col and MeanImg, its values pixel by pixel.
+    """Read the mean image from an OpenCV XML file: Channel, Row, Col and MeanImg, its values pixel by pixel.
 
     Shapes: float32 [height, width, channels].
     Errors: RuntimeError if it cannot be read.

@@ -37,7 +37,7 @@ _LIST_FOLDER = ".../"  # prefix of paths relative to the folder of the list
 
 @public
 def ImageDeserializer(filename: FileName, streams: Mapping[str, Record], max_pixels: int = MAX_PIXELS) -> Dictionary:
-    """Reads image files that are listed in a text file, with a label each. Requires Pillow.
+    """Read image files that are listed in a text file, with a label each. Requires Pillow.
 
     All images of a stream must have the same size after its transforms. Labels are sparse.
 
@@ -53,12 +53,11 @@ def ImageDeserializer(filename: FileName, streams: Mapping[str, Record], max_pix
     Units: intensities are 0 to 255.
     Errors: ValueError for other fields.
 
-    Example:
-        >>> from cntkjax.io import StreamDef, StreamDefs, transforms
-        >>> images = StreamDef("image", transforms=[transforms.scale(32, 32, 3)])
-        >>> streams = StreamDefs(x=images, y=StreamDef("label", 10))
-        >>> ImageDeserializer("map.txt", streams)["input"]["y"]
-        {'labelDim': 10}
+    >>> from cntkjax.io import StreamDef, StreamDefs, transforms
+    >>> images = StreamDef("image", transforms=[transforms.scale(32, 32, 3)])
+    >>> streams = StreamDefs(x=images, y=StreamDef("label", 10))
+    >>> ImageDeserializer("map.txt", streams)["input"]["y"]
+    {'labelDim': 10}
     """
     return _describe("ImageDeserializer", filename, streams, max_pixels)
 
@@ -67,7 +66,7 @@ def ImageDeserializer(filename: FileName, streams: Mapping[str, Record], max_pix
 def Base64ImageDeserializer(
     filename: FileName, streams: Mapping[str, Record], max_pixels: int = MAX_PIXELS
 ) -> Dictionary:
-    """Reads images that are contained in the list itself, encoded with base64. Requires Pillow.
+    """Read images that are contained in the list itself, encoded with base64. Requires Pillow.
 
     Args:
         filename: the list, with rows ``label <tab> image`` or ``sequence id <tab> label <tab> image``
@@ -76,10 +75,9 @@ def Base64ImageDeserializer(
     Shapes: as for ``ImageDeserializer``.
     Errors: ValueError for other fields.
 
-    Example:
-        >>> from cntkjax.io import StreamDef, StreamDefs
-        >>> Base64ImageDeserializer("map.txt", StreamDefs(x=StreamDef("image", transforms=[])))["type"]
-        'Base64ImageDeserializer'
+    >>> from cntkjax.io import StreamDef, StreamDefs
+    >>> Base64ImageDeserializer("map.txt", StreamDefs(x=StreamDef("image", transforms=[])))["type"]
+    'Base64ImageDeserializer'
     """
     return _describe("Base64ImageDeserializer", filename, streams, max_pixels)
 
@@ -233,7 +231,7 @@ class ImageFiles(ChunkedDeserializer):
             self._buffers.clear()
 
     def take(self, chunks: np.ndarray, indices: np.ndarray) -> Mapping[str, Ragged]:
-        """Reads and transforms the images of a minibatch, with several threads."""
+        """Read and transform the images of a minibatch, with several threads."""
         rows = [self._rows[i] for i in self._chunks[chunks] + indices]
         lengths = np.ones(len(rows), np.int32)
         streams: dict[str, Ragged] = {name: Ragged(self._read_images(name, rows), lengths) for name in self._images}
@@ -314,7 +312,7 @@ class ImageFiles(ChunkedDeserializer):
                 return archive.read(entry)
 
     def _check_size(self, size: int) -> None:
-        """Raises for files of more bytes than an image has with as many pixels as are allowed."""
+        """Raise for files of more bytes than an image has with as many pixels as are allowed."""
         limit = _BYTES_PER_PIXEL * self._max_pixels + _METADATA_BYTES
         if size > limit:
             raise ValueError(

@@ -65,17 +65,16 @@ def from_iterable(
         minibatch is read, for values that don't fit their stream, sweeps without items, and generators that would have
         to go back. Errors of the data themselves come with the minibatch that needs the item.
 
-    Example:
-        >>> from cntkjax.layers.typing import Sequence, SparseTensor, Tensor
-        >>> def queries():
-        ...     for length in (2, 3, 1):
-        ...         yield {"words": list(range(length)), "intent": length % 2}
-        >>> source = from_iterable(queries, {"words": Sequence[SparseTensor[10]], "intent": 2}, max_sweeps=1)
-        >>> minibatch = source.next_minibatch(5)
-        >>> minibatch[source.streams.words], minibatch[source.streams.intent].asarray().tolist()
-        (MinibatchData(data=Value([2 x 3 x 10], CPU), samples=5, seqs=2), [[1.0, 0.0], [0.0, 1.0]])
-        >>> source.next_minibatch(5)[source.streams.words].end_of_sweep, source.next_minibatch(5)
-        (True, {})
+    >>> from cntkjax.layers.typing import Sequence, SparseTensor, Tensor
+    >>> def queries():
+    ...     for length in (2, 3, 1):
+    ...         yield {"words": list(range(length)), "intent": length % 2}
+    >>> source = from_iterable(queries, {"words": Sequence[SparseTensor[10]], "intent": 2}, max_sweeps=1)
+    >>> minibatch = source.next_minibatch(5)
+    >>> minibatch[source.streams.words], minibatch[source.streams.intent].asarray().tolist()
+    (MinibatchData(data=Value([2 x 3 x 10], CPU), samples=5, seqs=2), [[1.0, 0.0], [0.0, 1.0]])
+    >>> source.next_minibatch(5)[source.streams.words].end_of_sweep, source.next_minibatch(5)
+    (True, {})
     """
     return IterableSource(data, streams, max_samples, max_sweeps, batched)
 
@@ -147,7 +146,7 @@ class IterableSource(UserMinibatchSource):
         worker_rank: int = 0,
         device: DeviceDescriptor | None = None,
     ) -> dict[StreamInformation, MinibatchData]:
-        """Reads the next minibatch, by stream; empty at the end of the data. Workers take items in turns.
+        """Read the next minibatch, by stream; empty at the end of the data. Workers take items in turns.
 
         Errors: ValueError for a size that is not positive, or a rank outside of the workers; see ``from_iterable``.
         """
@@ -212,7 +211,7 @@ class IterableSource(UserMinibatchSource):
         return {"sweep": sweep, "item": item, "samples": samples}
 
     def restore_from_checkpoint(self, checkpoint: Mapping[str, int]) -> None:
-        """Resumes from the position at which ``get_checkpoint_state`` was called.
+        """Resume from the position at which ``get_checkpoint_state`` was called.
 
         Errors: RuntimeError for a generator that is beyond the position; it cannot go back.
         """

@@ -70,7 +70,7 @@ def _identity(file: BinaryIO) -> str:
 
 
 def _store(place: Path, arrays: Arrays, identity: str) -> None:
-    """Writes an index as a whole, and deletes the oldest ones."""
+    """Write an index as a whole, and delete the oldest ones."""
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=place.parent, suffix=".new", delete=False) as file:
         try:

@@ -78,11 +78,11 @@ class JoinedDeserializer(ChunkedDeserializer):
         return np.max(samples, axis=0)
 
     def retain(self, chunks: Iterable[int]) -> None:
-        """Keeps these chunks of the first deserializer in memory."""
+        """Keep these chunks of the first deserializer in memory."""
         self._first.retain(self._chunks[list(chunks)].tolist())
 
     def take(self, chunks: np.ndarray, indices: np.ndarray) -> Mapping[str, Ragged]:
-        """Reads the sequences from all deserializers."""
+        """Read the sequences from all deserializers."""
         sequences = self._sequences_before[chunks] + indices
         data = dict(self._first.take(self._chunks[chunks], self._indices[sequences]))
         lengths = next(iter(data.values())).lengths
@@ -139,6 +139,6 @@ class _KeyIndex:
         return self.deserializer.num_samples(self._sorted[1][matches], self._sorted[2][matches])
 
     def take(self, keys: np.ndarray) -> Mapping[str, Ragged]:
-        """Reads the sequences with these keys. Shapes: [keys]."""
+        """Read the sequences with these keys. Shapes: [keys]."""
         matches = self._find(keys)
         return self.deserializer.take(self._sorted[1][matches], self._sorted[2][matches])

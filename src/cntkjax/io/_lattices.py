@@ -24,7 +24,7 @@ _ENTRY = re.compile(r"(?P<name>[^=]+)=(?P<file>[^\[]*)\[(?P<first>[0-9]+)(?:,[0-
 
 @public
 def LatticeDeserializer(lattice_index_file: str, streams: Mapping[str, Record]) -> Dictionary:
-    """Reads the lattices of utterances, for ``lattice_sequence_with_softmax``.
+    """Read the lattices of utterances, for ``lattice_sequence_with_softmax``.
 
     Args:
         lattice_index_file: file with the paths of tables of contents, one per line. Each of their lines locates a
@@ -34,11 +34,10 @@ def LatticeDeserializer(lattice_index_file: str, streams: Mapping[str, Record]) 
     Shapes: a sample is [1], four bytes of a lattice as a float32.
     Errors: ValueError for several streams.
 
-    Example:
-        >>> from cntkjax.io import StreamDef, StreamDefs
-        >>> description = LatticeDeserializer("lattices.list", StreamDefs(z=StreamDef()))
-        >>> description["input"]["z"]["latticeIndexFile"]
-        'lattices.list'
+    >>> from cntkjax.io import StreamDef, StreamDefs
+    >>> description = LatticeDeserializer("lattices.list", StreamDefs(z=StreamDef()))
+    >>> description["input"]["z"]["latticeIndexFile"]
+    'lattices.list'
     """
     if len(streams) != 1:
         raise ValueError(f"LatticeDeserializer only accepts a single stream, not {', '.join(streams) or 'none'}")
@@ -99,7 +98,7 @@ class Lattices(UtteranceDeserializer):
         return end
 
     def read(self, utterances: np.ndarray) -> np.ndarray:
-        """Reads the bytes of lattices."""
+        """Read the bytes of lattices."""
         parts = []
         for path, begin, end in map(self._spans.__getitem__, utterances.tolist()):
             with open_binary(path) as file:

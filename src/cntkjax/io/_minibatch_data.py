@@ -27,12 +27,11 @@ class MinibatchData(ArrayMixin):
         num_samples: number of samples
         sweep_end: whether the minibatch contains the last sample of a sweep through the data
 
-    Example:
-        >>> data = MinibatchData(Ragged(np.array([[1.], [2.], [3.]]), np.array([2, 1])), 2, 3, False)
-        >>> data
-        MinibatchData(data=Value([2 x 2 x 1], CPU), samples=3, seqs=2)
-        >>> [sequence.ravel() for sequence in data.as_sequences()]
-        [array([1., 2.]), array([3.])]
+    >>> data = MinibatchData(Ragged(np.array([[1.], [2.], [3.]]), np.array([2, 1])), 2, 3, False)
+    >>> data
+    MinibatchData(data=Value([2 x 2 x 1], CPU), samples=3, seqs=2)
+    >>> [sequence.ravel() for sequence in data.as_sequences()]
+    [array([1., 2.]), array([3.])]
     """
 
     def __init__(self, value: Value | Ragged, num_sequences: int, num_samples: int, sweep_end: bool) -> None:

@@ -26,10 +26,9 @@ class Unusual(Exception):
 class LabelTable:
     """Finds the numbers of labels.
 
-    Example:
-        >>> table = LabelTable({"sil": 0, "a": 1})
-        >>> table.find(np.array([b"a", b"sil", b"a"]))
-        array([1, 0, 1])
+    >>> table = LabelTable({"sil": 0, "a": 1})
+    >>> table.find(np.array([b"a", b"sil", b"a"]))
+    array([1, 0, 1])
     """
 
     def __init__(self, numbers: Mapping[str, int]) -> None:
@@ -129,7 +128,7 @@ def _segments(
 
 
 def _check_continuity(runs: np.ndarray, bounds: np.ndarray) -> None:
-    """Raises Unusual for gaps and empty segments. Shapes: runs [3, segments]; bounds [utterances + 1]."""
+    """Raise Unusual for gaps and empty segments. Shapes: runs [3, segments]; bounds [utterances + 1]."""
     _, first, end = runs
     expected = np.append(0, end[:-1])
     expected[bounds[:-1][np.diff(bounds) > 0]] = 0

@@ -14,16 +14,15 @@ _LONGEST = 512  # characters of a number; a longer one means a damaged file
 
 
 def parse_numbers(text: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Parses decimal numbers of CTF files: ``[+-] digits [. [digits]] [e [+-] digits]``, no leading point, nan or inf.
+    """Parse decimal numbers of CTF files: ``[+-] digits [. [digits]] [e [+-] digits]``, no leading point, nan or inf.
 
     Shapes: text uint8 [bytes]; begins, ends int [numbers] -> values float64 [numbers], valid bool [numbers]
     Units:  values are exact up to 15 digits; beyond, the relative error is about 1e-16.
 
-    Example:
-        >>> text = np.frombuffer(b"-1.25 3e2 .5", np.uint8)
-        >>> values, valid = parse_numbers(text, np.array([0, 6, 10]), np.array([5, 9, 12]))
-        >>> values[:2], valid
-        (array([ -1.25, 300.  ]), array([ True,  True, False]))
+    >>> text = np.frombuffer(b"-1.25 3e2 .5", np.uint8)
+    >>> values, valid = parse_numbers(text, np.array([0, 6, 10]), np.array([5, 9, 12]))
+    >>> values[:2], valid
+    (array([ -1.25, 300.  ]), array([ True,  True, False]))
     """
     with_exponent, positions = _exponents(text, begins, ends)
     if len(with_exponent) == 0:
@@ -63,9 +62,8 @@ def _scaled(values: np.ndarray, scale: np.ndarray) -> np.ndarray:
 def parse_decimal(text: str, limit: int = 2**63 - 1) -> int | None:
     """The number that ASCII digits denote; None for any other text, and for numbers above the limit.
 
-    Example:
-        >>> parse_decimal("007"), parse_decimal("-7"), parse_decimal("7" * 5000)
-        (7, None, None)
+    >>> parse_decimal("007"), parse_decimal("-7"), parse_decimal("7" * 5000)
+    (7, None, None)
     """
     if not (text.isascii() and text.isdecimal()):
         return None
@@ -77,13 +75,12 @@ def parse_decimal(text: str, limit: int = 2**63 - 1) -> int | None:
 
 
 def parse_integers(text: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Parses numbers that consist of digits only.
+    """Parse numbers that consist of digits only.
 
     Shapes: as ``parse_numbers``; values int64 [numbers], undefined where not valid.
 
-    Example:
-        >>> parse_integers(np.frombuffer(b"12 +3", np.uint8), np.array([0, 3]), np.array([2, 5]))[1]
-        array([ True, False])
+    >>> parse_integers(np.frombuffer(b"12 +3", np.uint8), np.array([0, 3]), np.array([2, 5]))[1]
+    array([ True, False])
     """
     values, valid = np.zeros(len(begins), np.int64), np.zeros(len(begins), bool)
     for which, characters in _columns(text, begins, ends):

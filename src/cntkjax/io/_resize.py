@@ -40,7 +40,7 @@ def mirrored(image: Pixels) -> Pixels:
 
 
 def store_planes(image: Pixels, planes: np.ndarray) -> None:
-    """Stores an image with a plane for each channel.
+    """Store an image with a plane for each channel.
 
     Shapes: uint8 or float32 [height, width, channels], float32 [channels, height, width].
     """

@@ -86,7 +86,7 @@ class Sampler:
                     yield SequenceBlock(*where, samples[rows], is_last)
 
     def _cuts(self, samples: np.ndarray, before: int) -> list[tuple[int, int]]:
-        """Cuts sequences with this many samples into blocks: small ones at the start of a sweep, to be ready soon.
+        """Cut sequences with this many samples into blocks: small ones at the start of a sweep, to be ready soon.
 
         Shapes: samples int64 [sequences]; ``before`` is the number of samples in the sweep before them.
         """
@@ -150,7 +150,7 @@ class Sampler:
 
     # ---- sliding windows
     def _sliding_shuffle(self, sweep: int) -> Iterator[Segment]:
-        """Swaps each sequence in turn with a random one in the window of its chunk, unless one of the two would leave
+        """Swap each sequence in turn with a random one in the window of its chunk, unless one of the two would leave
         the window of the chunk whose place it takes: then another one is drawn.
         """
         chunks = self._chunk_order(sweep)
@@ -227,20 +227,20 @@ class _ShuffleBuffer:
         self._sequences, self._positions = array("q"), array("q")  # position: of the chunk whose place it is
 
     def extend(self, first: int, sizes: np.ndarray) -> None:
-        """Appends the sequences of chunks that enter the window, from a position on. Shapes: sizes int64 [chunks]."""
+        """Append the sequences of chunks that enter the window, from a position on. Shapes: sizes int64 [chunks]."""
         for position, size in enumerate(sizes.tolist(), first):
             packed = position << _INDEX_BITS
             self._positions.extend(array("q", [position]) * size)
             self._sequences.frombytes(np.arange(packed, packed + size).data.cast("B"))
 
     def pop(self, size: int) -> array:
-        """Removes and returns the first sequences."""
+        """Remove and return the first sequences."""
         popped = self._sequences[:size]
         del self._sequences[:size], self._positions[:size]
         return popped
 
     def shuffle(self, position: int, places: range) -> None:
-        """Swaps the sequences at these places, all of one chunk position, with random ones of the buffer."""
+        """Swap the sequences at these places, all of one chunk position, with random ones of the buffer."""
         sequences, positions, low, high = self._sequences, self._positions, self._low, self._high
         size, lowest, highest = np.uint64(len(sequences)), low[position], high[position]
         place = places.start
@@ -275,9 +275,8 @@ def _fisher_yates_swaps(number: int, seed: int) -> np.ndarray:
 def _permutation(partners: np.ndarray) -> np.ndarray:
     """The numbers 0, 1, 2, ... after each place in turn was swapped with its partner.
 
-    Example:
-        >>> _permutation(np.array([1, 2, 2]))
-        array([1, 2, 0])
+    >>> _permutation(np.array([1, 2, 2]))
+    array([1, 2, 0])
     """
     permutation = array("q", range(len(partners)))
     for place, partner in enumerate(partners.tolist()):

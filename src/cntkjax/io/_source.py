@@ -62,14 +62,13 @@ class MinibatchSource(BaseSource):
         read; ValueError if the stream of the first deserializer is to be broadcast; TypeError for anything that is no
         deserializer.
 
-    Example:
-        >>> from tempfile import NamedTemporaryFile
-        >>> from cntkjax.io import CTFDeserializer, StreamDef, StreamDefs
-        >>> with NamedTemporaryFile("w", suffix=".ctf") as file:
-        ...     print("|x 1 2 3 |label 0:1", "|x 4 5 6 |label 2:1", sep="\\n", file=file, flush=True)
-        ...     source = MinibatchSource(CTFDeserializer(file.name, StreamDefs(x=StreamDef("x", 3))), randomize=False)
-        ...     source.next_minibatch(2)[source.streams.x]
-        MinibatchData(data=Value([2 x 1 x 3], CPU), samples=2, seqs=2)
+    >>> from tempfile import NamedTemporaryFile
+    >>> from cntkjax.io import CTFDeserializer, StreamDef, StreamDefs
+    >>> with NamedTemporaryFile("w", suffix=".ctf") as file:
+    ...     print("|x 1 2 3 |label 0:1", "|x 4 5 6 |label 2:1", sep="\\n", file=file, flush=True)
+    ...     source = MinibatchSource(CTFDeserializer(file.name, StreamDefs(x=StreamDef("x", 3))), randomize=False)
+    ...     source.next_minibatch(2)[source.streams.x]
+    MinibatchData(data=Value([2 x 1 x 3], CPU), samples=2, seqs=2)
     """
 
     def __init__(
@@ -165,7 +164,7 @@ class MinibatchSource(BaseSource):
         num_data_partitions: int | None = None,
         partition_index: int | None = None,
     ) -> dict[Any, MinibatchData]:
-        """Reads the next minibatch, by stream or by the keys of ``input_map``; empty at the end of the data.
+        """Read the next minibatch, by stream or by the keys of ``input_map``; empty at the end of the data.
 
         Args:
             minibatch_size_in_samples: the minibatch has as many whole sequences as fit, but at least one. A sequence
@@ -208,7 +207,7 @@ class MinibatchSource(BaseSource):
         return _select(minibatch, input_map)
 
     def get_next_minibatch(self, *sizes_and_device: int | DeviceDescriptor) -> dict[Any, MinibatchData]:
-        """Reads the next minibatch, with the arguments of CNTK's compiled module (see ``BaseSource``)."""
+        """Read the next minibatch, with the arguments of CNTK's compiled module (see ``BaseSource``)."""
         samples, workers, rank, device = parse_request(sizes_and_device)
         return self.next_minibatch(samples, None, device, workers, rank)
 
@@ -241,7 +240,7 @@ class MinibatchSource(BaseSource):
             return {_POSITION: self._batcher.position}
 
     def restore_from_checkpoint(self, checkpoint: Mapping[str, int]) -> None:
-        """Resumes from the position of another source; the rest of truncated sequences is skipped.
+        """Resume from the position of another source; the rest of truncated sequences is skipped.
 
         Errors: ValueError if that is no checkpoint of a minibatch source.
         """

@@ -27,9 +27,8 @@ DEFAULT_RANDOMIZATION_WINDOW_IN_CHUNKS = 128
 class StreamDefs(Record):
     """The streams of a deserializer: ``StreamDefs(name=StreamDef(...), ...)``.
 
-    Example:
-        >>> StreamDefs(query=StreamDef(field="S0", shape=943, is_sparse=True)).query.stream_alias
-        'S0'
+    >>> StreamDefs(query=StreamDef(field="S0", shape=943, is_sparse=True)).query.stream_alias
+    'S0'
     """
 
 
@@ -46,7 +45,7 @@ def StreamDef(
     defines_mb_size: bool = False,
     max_sequence_length: int = 65535,
 ) -> Record:
-    """Defines one stream of a deserializer.
+    """Define one stream of a deserializer.
 
     Args:
         field: its name in the file, which may differ from its name in ``StreamDefs``
@@ -60,9 +59,8 @@ def StreamDef(
         defines_mb_size: whether minibatch sizes count the samples of this stream
         max_sequence_length: accepted; longer utterances are read all the same (speech)
 
-    Example:
-        >>> dict(StreamDef(field="labels", shape=129, is_sparse=True, defines_mb_size=True))
-        {'stream_alias': 'labels', 'is_sparse': True, 'defines_mb_size': True, 'max_sequence_length': 65535, 'dim': 129}
+    >>> dict(StreamDef(field="labels", shape=129, is_sparse=True, defines_mb_size=True))
+    {'stream_alias': 'labels', 'is_sparse': True, 'defines_mb_size': True, 'max_sequence_length': 65535, 'dim': 129}
     """
     options = {
         "dim": shape, "transforms": transforms, "context": context, "scp": scp, "mlf": mlf, "broadcast": broadcast
@@ -87,9 +85,8 @@ class StreamConfiguration:
         stream_alias: its name in the file; if empty, the name in minibatches
         defines_mb_size: whether minibatch sizes count the samples of this stream
 
-    Example:
-        >>> StreamConfiguration("query", 943, is_sparse=True, stream_alias="S0").m_stream_alias
-        'S0'
+    >>> StreamConfiguration("query", 943, is_sparse=True, stream_alias="S0").m_stream_alias
+    'S0'
     """
 
     def __init__(
@@ -113,10 +110,9 @@ class StreamInformation:
 
     Errors: KeyError for another storage format.
 
-    Example:
-        >>> info = StreamInformation("x", 0, "dense", np.float32, (2, 3))
-        >>> info, info.name, info.sample_shape, info == StreamInformation("x", 0, "dense", np.float32, (2, 3))
-        (x([2 x 3]), 'x', (2, 3), True)
+    >>> info = StreamInformation("x", 0, "dense", np.float32, (2, 3))
+    >>> info, info.name, info.sample_shape, info == StreamInformation("x", 0, "dense", np.float32, (2, 3))
+    (x([2 x 3]), 'x', (2, 3), True)
     """
 
     def __init__(

@@ -36,7 +36,7 @@ class FileText:
         return self.end - self.begin
 
     def __getitem__(self, piece: slice) -> bytes:
-        """Reads a piece, which has to begin within the text."""
+        """Read a piece, which has to begin within the text."""
         with open_binary(self.path) as file:
             file.seek(self.begin + piece.start)
             text = file.read(piece.stop - piece.start)

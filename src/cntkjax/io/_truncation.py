@@ -78,7 +78,7 @@ class TruncatedBatcher:
         return {name: Ragged(r.data, r.lengths, starts, places) for name, r in minibatch.items()}, segments.sweep_ended
 
     def _take_segments(self) -> _Segments:
-        """Removes the next ``length`` samples from every slot."""
+        """Remove the next ``length`` samples from every slot."""
         segments = _Segments([], [], [])
         for index, slot in enumerate(self._slots):
             room = self._length
@@ -95,7 +95,7 @@ class TruncatedBatcher:
         return segments
 
     def _refill(self, slot: deque[_OpenSequence], shard: Shard) -> bool:
-        """Appends the next sequence to a slot; False at the end of the data."""
+        """Append the next sequence to a slot; False at the end of the data."""
         parts, sweep_ended = self._batcher.next_batch(1, shard)
         for part in parts:
             streams = [part.data[name].take(part.rows).data for name in self._names]

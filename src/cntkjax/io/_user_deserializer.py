@@ -18,16 +18,15 @@ from .deserializer import ChunkedDeserializer
 class UserDeserializer:
     """Base class of deserializers in Python: override ``stream_infos``, ``num_chunks`` and ``get_chunk``.
 
-    Example:
-        >>> class Squares(UserDeserializer):
-        ...     def stream_infos(self):
-        ...         return [StreamInformation("x", 0, "dense", np.float32, (1,))]
-        ...     def num_chunks(self):
-        ...         return 2
-        ...     def get_chunk(self, chunk_id):
-        ...         return {"x": np.arange(3, dtype=np.float32)[:, None] ** 2}
-        >>> sorted(Squares().get_chunk(0))
-        ['x']
+    >>> class Squares(UserDeserializer):
+    ...     def stream_infos(self):
+    ...         return [StreamInformation("x", 0, "dense", np.float32, (1,))]
+    ...     def num_chunks(self):
+    ...         return 2
+    ...     def get_chunk(self, chunk_id):
+    ...         return {"x": np.arange(3, dtype=np.float32)[:, None] ** 2}
+    >>> sorted(Squares().get_chunk(0))
+    ['x']
     """
 
     def stream_infos(self) -> list[StreamInformation]:
@@ -39,7 +38,7 @@ class UserDeserializer:
         raise NotImplementedError(f"{type(self).__name__} has to define num_chunks()")
 
     def get_chunk(self, chunk_id: int) -> Mapping[str, Any]:
-        """Reads a chunk, by name of the stream; all streams have the same number of sequences.
+        """Read a chunk, by name of the stream; all streams have the same number of sequences.
 
         An array or sparse matrix holds a sequence of one sample in each row. A list holds a sequence in each item: an
         array, or a sparse matrix with a row for each step.
@@ -69,7 +68,7 @@ class UserDeserializerReader(ChunkedDeserializer):
             )
 
     def read_chunk(self, chunk: int) -> Mapping[str, Ragged]:
-        """Calls ``get_chunk`` and validates its result."""
+        """Call ``get_chunk`` and validate its result."""
         with self._lock:
             result = self._call("get_chunk", chunk_id=chunk)
         where = self._where(chunk)
@@ -85,7 +84,7 @@ class UserDeserializerReader(ChunkedDeserializer):
         return data
 
     def record_lengths(self, chunk: int, data: Mapping[str, Ragged]) -> None:
-        """Keeps the lengths of the sequences, and checks that they are the same whenever the chunk is read."""
+        """Keep the lengths of the sequences, and check that they are the same whenever the chunk is read."""
         known = self._known_lengths.get(chunk)
         super().record_lengths(chunk, data)
         if known is not None and not np.array_equal(known, self._known_lengths[chunk]):
@@ -95,7 +94,7 @@ class UserDeserializerReader(ChunkedDeserializer):
             )
 
     def _call(self, method: str, **arguments: Any) -> Any:
-        """Calls a method of the user. Errors: RuntimeError for whatever it raises, as in CNTK, which is its cause."""
+        """Call a method of the user. Errors: RuntimeError for whatever it raises, as in CNTK, which is its cause."""
         try:
             return getattr(self._user, method)(**arguments)
         except Exception as error:
@@ -108,7 +107,7 @@ class UserDeserializerReader(ChunkedDeserializer):
 
 
 def as_sequences(info: StreamInformation, data: Any, where: str) -> Ragged:
-    """Converts a user's data of a stream.
+    """Convert a user's data of a stream.
 
     Errors: RuntimeError if samples don't have the shape of the stream, or there is no sequence.
     """

@@ -25,24 +25,23 @@ class UserMinibatchSource(BaseSource):
 
     A source that can resume from a checkpoint also overrides ``get_checkpoint_state`` and ``restore_from_checkpoint``.
 
-    Example:
-        >>> class Zeros(UserMinibatchSource):
-        ...     def stream_infos(self):
-        ...         return [StreamInformation("x", 0, "dense", np.float32, (2,))]
-        ...     def next_minibatch(self, num_samples, number_of_workers=1, worker_rank=0, device=None):
-        ...         from cntkjax import Value
-        ...         data = Value(np.zeros((num_samples, 2), np.float32))
-        ...         return {self.streams.x: MinibatchData(data, num_samples, num_samples, sweep_end=False)}
-        >>> source = Zeros()
-        >>> source.next_minibatch(3)[source.streams.x].shape
-        (3, 2)
+    >>> class Zeros(UserMinibatchSource):
+    ...     def stream_infos(self):
+    ...         return [StreamInformation("x", 0, "dense", np.float32, (2,))]
+    ...     def next_minibatch(self, num_samples, number_of_workers=1, worker_rank=0, device=None):
+    ...         from cntkjax import Value
+    ...         data = Value(np.zeros((num_samples, 2), np.float32))
+    ...         return {self.streams.x: MinibatchData(data, num_samples, num_samples, sweep_end=False)}
+    >>> source = Zeros()
+    >>> source.next_minibatch(3)[source.streams.x].shape
+    (3, 2)
     """
 
     def next_minibatch(
         self, num_samples: int, number_of_workers: int, worker_rank: int,
         device: DeviceDescriptor | None = None,
     ) -> dict[StreamInformation, MinibatchData]:
-        """Returns the next minibatch, by stream; empty at the end of the data.
+        """Return the next minibatch, by stream; empty at the end of the data.
 
         Args:
             num_samples: approximate size of the minibatch of all workers
@@ -58,7 +57,7 @@ class UserMinibatchSource(BaseSource):
         return Record(**{info.name: info for info in self.stream_infos()})
 
     def get_next_minibatch(self, *sizes_and_device: int | DeviceDescriptor) -> dict[StreamInformation, MinibatchData]:
-        """Returns the next minibatch, with the arguments of CNTK's compiled module (see ``BaseSource``)."""
+        """Return the next minibatch, with the arguments of CNTK's compiled module (see ``BaseSource``)."""
         return self.next_minibatch(*parse_request(sizes_and_device))
 
     def is_infinite(self) -> bool:
@@ -70,7 +69,7 @@ class UserMinibatchSource(BaseSource):
         return {}
 
     def restore_from_checkpoint(self, state: Mapping[str, Any]) -> None:
-        """Resumes from the position at which ``get_checkpoint_state`` was called."""
+        """Resume from the position at which ``get_checkpoint_state`` was called."""
 
 
 @public
@@ -86,10 +85,9 @@ class MinibatchSourceFromData(UserMinibatchSource):
     Errors: ValueError if there is no stream or no sample; TypeError if streams differ in their number of samples or
         sequences, or for a list without a type.
 
-    Example:
-        >>> source = MinibatchSourceFromData({"x": np.zeros((5, 2), np.float32)}, max_samples=FULL_DATA_SWEEP)
-        >>> [source.next_minibatch(3)[source.streams.x].num_samples for _ in range(2)], source.next_minibatch(3)
-        ([3, 2], {})
+    >>> source = MinibatchSourceFromData({"x": np.zeros((5, 2), np.float32)}, max_samples=FULL_DATA_SWEEP)
+    >>> [source.next_minibatch(3)[source.streams.x].num_samples for _ in range(2)], source.next_minibatch(3)
+    ([3, 2], {})
     """
 
     def __init__(self, data_streams: Mapping[str, Any], max_samples: int = INFINITELY_REPEAT) -> None:
@@ -131,7 +129,7 @@ class MinibatchSourceFromData(UserMinibatchSource):
         worker_rank: int = 0,
         device: DeviceDescriptor | None = None,
     ) -> dict[StreamInformation, MinibatchData]:
-        """Reads the next minibatch, by stream; empty at the end of the data. Workers take sequences in turns.
+        """Read the next minibatch, by stream; empty at the end of the data. Workers take sequences in turns.
 
         There is at least one sequence, unless ``num_samples`` is 0.
         """
@@ -154,7 +152,7 @@ class MinibatchSourceFromData(UserMinibatchSource):
         return {"cursor": self._cursor, "total_num_samples": self._total}
 
     def restore_from_checkpoint(self, checkpoint: Mapping[str, int]) -> None:
-        """Resumes from the position at which ``get_checkpoint_state`` was called."""
+        """Resume from the position at which ``get_checkpoint_state`` was called."""
         self._cursor, self._total = int(checkpoint["cursor"]), int(checkpoint["total_num_samples"])
 
 

@@ -35,7 +35,7 @@ class UtteranceDeserializer(ChunkedDeserializer, ABC):
 
     @classmethod
     def open(cls, description: Mapping[str, Any], frame_mode: bool = False) -> Deserializer:
-        """Opens what a description names."""
+        """Open what a description names."""
         return cls(description, frame_mode)  # type: ignore[call-arg]
 
     @abstractmethod
@@ -43,12 +43,12 @@ class UtteranceDeserializer(ChunkedDeserializer, ABC):
         """The frames of utterances, end to end. Shapes: int64 [utterances] -> [frames, width]."""
 
     def read_chunk(self, chunk: int) -> Mapping[str, Ragged]:
-        """Reads the utterances of a chunk."""
+        """Read the utterances of a chunk."""
         samples = self.read(np.arange(len(self.names))[self.chunks[chunk]])
         return {self.streams[0].name: Ragged(samples, self.sequence_lengths(chunk).astype(np.int32))}
 
     def take(self, chunks: np.ndarray, indices: np.ndarray) -> Mapping[str, Ragged]:
-        """Reads sequences in this order, by name of the stream. Shapes: int64 [sequences] each."""
+        """Read sequences in this order, by name of the stream. Shapes: int64 [sequences] each."""
         if self.frame_mode:
             return super().take(chunks, indices)
         utterances = self._first_of_chunk[chunks] + indices
@@ -85,7 +85,7 @@ class UtteranceDeserializer(ChunkedDeserializer, ABC):
         """Does nothing: the lengths are known without reading."""
 
     def fail(self, reason: str, line: int | None = None) -> NoReturn:
-        """Raises a RuntimeError with file and line."""
+        """Raise a RuntimeError with file and line."""
         raise RuntimeError(f"{self.path}{'' if line is None else f', line {line}'}: {reason}")
 
     def lines(self, path: str) -> Iterator[tuple[int, str]]:
@@ -108,8 +108,7 @@ class UtteranceDeserializer(ChunkedDeserializer, ABC):
 def utterance_name(path: str) -> str:
     """Name of an utterance: without an extension, and without HTK's '*/' for any folder.
 
-    Example:
-        >>> utterance_name("*/a.lab")
-        'a'
+    >>> utterance_name("*/a.lab")
+    'a'
     """
     return os.path.splitext(path.removeprefix("*/"))[0]

@@ -85,10 +85,10 @@ class Deserializer(Protocol):
         """The same for sequences of several chunks. Shapes: int64 [sequences] each -> int64 [sequences]."""
 
     def take(self, chunks: np.ndarray, indices: np.ndarray) -> Mapping[str, Ragged]:
-        """Reads sequences in this order, by name of the stream. Shapes: int64 [sequences] each."""
+        """Read sequences in this order, by name of the stream. Shapes: int64 [sequences] each."""
 
     def retain(self, chunks: Iterable[int]) -> None:
-        """Keeps these chunks in memory once they are read, and frees all others."""
+        """Keep these chunks in memory once they are read, and free all others."""
 
 
 class ChunkedDeserializer:
@@ -97,15 +97,14 @@ class ChunkedDeserializer:
     Everything else has a default that works for any format; a format with an index overrides ``chunk_sizes`` and
     ``sequence_keys``, so that files need not be read to know them.
 
-    Example:
-        >>> class Squares(ChunkedDeserializer):
-        ...     num_chunks, streams = 2, [StreamInformation("x", 0, "dense", np.float32, (1,))]
-        ...     def read_chunk(self, chunk):
-        ...         samples = np.arange(3 * chunk, 3 * chunk + 3, dtype=np.float32)[:, None] ** 2
-        ...         return {"x": Ragged(samples, lengths=np.array([2, 1], np.int32))}
-        >>> squares = Squares()
-        >>> squares.chunk_sizes(), squares.take(np.array([1, 0]), np.array([1, 0]))["x"].data.ravel()
-        (array([2, 2]), array([25.,  0.,  1.], dtype=float32))
+    >>> class Squares(ChunkedDeserializer):
+    ...     num_chunks, streams = 2, [StreamInformation("x", 0, "dense", np.float32, (1,))]
+    ...     def read_chunk(self, chunk):
+    ...         samples = np.arange(3 * chunk, 3 * chunk + 3, dtype=np.float32)[:, None] ** 2
+    ...         return {"x": Ragged(samples, lengths=np.array([2, 1], np.int32))}
+    >>> squares = Squares()
+    >>> squares.chunk_sizes(), squares.take(np.array([1, 0]), np.array([1, 0]))["x"].data.ravel()
+    (array([2, 2]), array([25.,  0.,  1.], dtype=float32))
     """
 
     path: str = ""
@@ -122,15 +121,15 @@ class ChunkedDeserializer:
 
     @classmethod
     def open(cls, description: Mapping[str, Any], frame_mode: bool = False) -> Deserializer:
-        """Opens what a description names. Formats whose frames can be sequences of their own use ``frame_mode``."""
+        """Open what a description names. Formats whose frames can be sequences of their own use ``frame_mode``."""
         return cls(description)  # type: ignore[call-arg]
 
     def read_chunk(self, chunk: int) -> Mapping[str, Ragged]:
-        """Reads a chunk, by name of the stream; all streams have the same number of sequences."""
+        """Read a chunk, by name of the stream; all streams have the same number of sequences."""
         raise NotImplementedError(f"{type(self).__name__} has to define read_chunk(chunk)")
 
     def take(self, chunks: np.ndarray, indices: np.ndarray) -> Mapping[str, Ragged]:
-        """Reads sequences in this order, by name of the stream. Shapes: int64 [sequences] each."""
+        """Read sequences in this order, by name of the stream. Shapes: int64 [sequences] each."""
         parts = [(self._chunk(chunk), indices[where], where) for chunk, where in group_by_chunk(chunks)]
         if len(parts) == 1:
             ((data, rows, _),) = parts
@@ -159,7 +158,7 @@ class ChunkedDeserializer:
         return np.arange(self.chunk_sizes().sum())
 
     def retain(self, chunks: Iterable[int]) -> None:
-        """Keeps these chunks in memory once they are read, and frees all others. Without it, the last few are kept."""
+        """Keep these chunks in memory once they are read, and free all others. Without it, the last few are kept."""
         self._retained = set(chunks)
         for chunk in self._cache.keys() - self._retained:
             del self._cache[chunk]
@@ -203,13 +202,12 @@ def register_deserializer(*types: str) -> Callable[[_Reader], _Reader]:
 
     Errors: ValueError if another class is registered for a type.
 
-    Example:
-        >>> @register_deserializer("EmptyDeserializer")
-        ... class Empty(ChunkedDeserializer):
-        ...     streams, num_chunks = (), 0
-        ...     def __init__(self, description): ...
-        >>> open_deserializer({"type": "EmptyDeserializer"}).num_chunks
-        0
+    >>> @register_deserializer("EmptyDeserializer")
+    ... class Empty(ChunkedDeserializer):
+    ...     streams, num_chunks = (), 0
+    ...     def __init__(self, description): ...
+    >>> open_deserializer({"type": "EmptyDeserializer"}).num_chunks
+    0
     """
 
     def register(reader: _Reader) -> _Reader:
@@ -227,7 +225,7 @@ def register_deserializer(*types: str) -> Callable[[_Reader], _Reader]:
 
 
 def open_deserializer(description: object, frame_mode: bool = False) -> Deserializer:
-    """Opens a description with the class that is registered for its type.
+    """Open a description with the class that is registered for its type.
 
     Errors: TypeError if it is no description, or of an unknown type; those of the class.
     """
@@ -260,9 +258,8 @@ def enumerate_sequences(chunk_sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
     Shapes: int64 [chunks] -> int64 [sequences], int64 [sequences].
 
-    Example:
-        >>> enumerate_sequences(np.array([2, 1]))
-        (array([0, 0, 1]), array([0, 1, 0]))
+    >>> enumerate_sequences(np.array([2, 1]))
+    (array([0, 0, 1]), array([0, 1, 0]))
     """
     chunks = np.repeat(np.arange(len(chunk_sizes)), chunk_sizes)
     return chunks, np.arange(len(chunks)) - offsets_of(chunk_sizes)[chunks]
@@ -271,9 +268,8 @@ def enumerate_sequences(chunk_sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray
 def group_by_chunk(chunks: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """Each chunk that occurs, with the positions at which it occurs.
 
-    Example:
-        >>> [(chunk, where.tolist()) for chunk, where in group_by_chunk(np.array([7, 2, 7]))]
-        [(2, [1]), (7, [0, 2])]
+    >>> [(chunk, where.tolist()) for chunk, where in group_by_chunk(np.array([7, 2, 7]))]
+    [(2, [1]), (7, [0, 2])]
     """
     order = np.argsort(chunks, kind="stable")
     for where in np.split(order, np.flatnonzero(np.diff(chunks[order])) + 1) if len(order) else ():

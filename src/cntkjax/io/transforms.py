@@ -17,13 +17,12 @@ Range = float | tuple[float, float]
 class ImageTransform(dict[str, Any]):
     """Description of a transform for an image deserializer; calling it applies the transform to an array.
 
-    Example:
-        >>> scale(4, 2, 3)(np.full((8, 8, 3), 7, np.uint8)).shape
-        (2, 4, 3)
+    >>> scale(4, 2, 3)(np.full((8, 8, 3), 7, np.uint8)).shape
+    (2, 4, 3)
     """
 
     def __call__(self, image: np.ndarray, seed: int | None = None) -> np.ndarray:
-        """Applies the transform to an image.
+        """Apply the transform to an image.
 
         Args:
             image: uint8 or float32, channels in the order blue, green, red
@@ -51,7 +50,7 @@ def crop(
     aspect_ratio: Range = 1.0,
     jitter_type: str = "none",
 ) -> ImageTransform:
-    """Crops images.
+    """Crop images.
 
     Args:
         crop_type: 'center', 'randomside', 'randomarea' or 'multiview10' (corners and centre, each also mirrored); half
@@ -64,9 +63,8 @@ def crop(
 
     Errors: ValueError for a range that is no pair of ascending numbers. Reading raises RuntimeError for other options.
 
-    Example:
-        >>> crop("randomside", side_ratio=(0.5, 1))["sideRatio"]
-        '0.5:1'
+    >>> crop("randomside", side_ratio=(0.5, 1))["sideRatio"]
+    '0.5:1'
     """
     return ImageTransform({
         "type": "Crop",
@@ -88,7 +86,7 @@ def scale(
     scale_mode: str = "fill",
     pad_value: int = -1,
 ) -> ImageTransform:
-    """Resizes images.
+    """Resize images.
 
     Args:
         width: new width in pixels
@@ -100,9 +98,8 @@ def scale(
 
     Errors: reading raises RuntimeError for other options.
 
-    Example:
-        >>> scale(32, 24, 3)["height"]
-        24
+    >>> scale(32, 24, 3)["height"]
+    24
     """
     return ImageTransform({
         "type": "Scale",
@@ -117,16 +114,15 @@ def scale(
 
 @public
 def mean(filename: FileName) -> ImageTransform:
-    """Subtracts a mean image. Images of another size are left unchanged, with a warning.
+    """Subtract a mean image. Images of another size are left unchanged, with a warning.
 
     Args:
         filename: OpenCV XML file with the mean image
 
     Errors: reading raises RuntimeError if the file cannot be read.
 
-    Example:
-        >>> mean("mean.xml")
-        {'type': 'Mean', 'meanFile': 'mean.xml'}
+    >>> mean("mean.xml")
+    {'type': 'Mean', 'meanFile': 'mean.xml'}
     """
     return ImageTransform({"type": "Mean", "meanFile": filename})
 
@@ -135,16 +131,15 @@ def mean(filename: FileName) -> ImageTransform:
 def color(
     brightness_radius: float = 0.0, contrast_radius: float = 0.0, saturation_radius: float = 0.0
 ) -> ImageTransform:
-    """Jitters colours at random.
+    """Jitter colours at random.
 
     Args:
         brightness_radius: adds up to this fraction of the mean intensity, or subtracts it
         contrast_radius: scales intensities by a factor from ``1 - radius`` to ``1 + radius``
         saturation_radius: scales the differences between channels by a factor from ``1 - radius`` to ``1 + radius``
 
-    Example:
-        >>> color(contrast_radius=0.5)["contrastRadius"]
-        0.5
+    >>> color(contrast_radius=0.5)["contrastRadius"]
+    0.5
     """
     return ImageTransform({
         "type": "Color",

@@ -292,7 +292,7 @@ def GlobalAveragePooling(name: str = "") -> Function:
 
 @public
 def MaxUnpooling(filter_shape: Axes, strides: Axes = 1, pad: AxisFlags = False, name: str = "") -> Function:
-    """Inverts `MaxPooling`: values go where the maxima of the windows were, zeros elsewhere.
+    """Invert `MaxPooling`: values go where the maxima of the windows were, zeros elsewhere.
 
     Shapes: (x [channels, *out], y [channels, *in]) -> [channels, *in], with y the input of the pooling.
     Errors: as `MaxPooling`.
@@ -326,7 +326,7 @@ def BatchNormalization(
     disable_regularization: Flag = default_override_or(False),
     name: str = "",
 ) -> Function:
-    """Normalizes by mean and variance of the minibatch in training, by their running values otherwise.
+    """Normalize by mean and variance of the minibatch in training, by their running values otherwise.
 
     Shapes: x [*shape] -> [*shape]; scale, bias and the running values are [*shape], or with map_rank 1 [channels].
     Units:  normalization_time_constant is in samples.
@@ -366,7 +366,7 @@ def BatchNormalization(
 def LayerNormalization(
     initial_scale: float = 1, initial_bias: float = 0, epsilon: Number = default_override_or(0.00001), name: str = ""
 ) -> Function:
-    """Normalizes each sample to mean 0 and standard deviation 1, then scales and shifts.
+    """Normalize each sample to mean 0 and standard deviation 1, then scale and shift.
 
     Shapes: x [*shape] -> [*shape]; scale, bias [*shape].
     Errors: ShapeError for an input with a free dimension, or of another size than the first one, when it is applied.

@@ -320,12 +320,12 @@ def _descend(g: Array, w: Array, **_: Any) -> tuple[Array]:
 
 
 def descend() -> optax.GradientTransformationExtraArgs:
-    """Turns the decrease of a parameter into the update that is added to it."""
+    """Turn the decrease of a parameter into the update that is added to it."""
     return per_parameter(_descend)
 
 
 def keep_gradients() -> optax.GradientTransformation:
-    """Leaves the parameters unchanged; the state is the last gradients."""
+    """Leave the parameters unchanged; the state is the last gradients."""
 
     def init(params: PyTree) -> PyTree:
         return optax.tree.zeros_like(params)

@@ -37,7 +37,7 @@ class Drawing:
 
 
 def draw(root: Function) -> Drawing:
-    """Draws operations, their operands, and the outputs; blocks are single nodes."""
+    """Draw operations, their operands, and the outputs; blocks are single nodes."""
     drawing = Drawing()
     for node in nodes([root.root_function]):
         for operand in operands(node):

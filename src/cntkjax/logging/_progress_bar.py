@@ -28,7 +28,7 @@ class _BarCounter(UpdateCounter):
         self._bar.start(seen, total)
 
     def update_training(self, samples: int, loss: SupportsFloat, metric: SupportsFloat) -> None:
-        """Counts a training minibatch."""
+        """Count a training minibatch."""
         super().update_training(samples, loss, metric)
         self._bar.advance(samples, loss, metric)
 
@@ -48,11 +48,10 @@ class ProgressBar(ProgressWriter):
     Speed and time left do not count the first minibatch and waits for the compiler. The last text has the time of
     training, and which part of it were such waits.
 
-    Example:
-        >>> bar = ProgressBar(total_samples=1000)
-        >>> bar.update_training(200, 50.0, 20)
-        >>> bar.line()
-        ' 20% |####                | 200/1000 samples, loss 0.2500, metric 10.00%'
+    >>> bar = ProgressBar(total_samples=1000)
+    >>> bar.update_training(200, 50.0, 20)
+    >>> bar.line()
+    ' 20% |####                | 200/1000 samples, loss 0.2500, metric 10.00%'
     """
 
     def __init__(self, total_samples: int | None = None, metric_is_pct: bool = True) -> None:
@@ -67,7 +66,7 @@ class ProgressBar(ProgressWriter):
         self._start: float | None = None
 
     def start(self, seen: int, total: int | None) -> None:
-        """Starts or resumes training.
+        """Start or resume training.
 
         Units: samples seen so far, and in total, or None if there is no limit.
         """
@@ -76,7 +75,7 @@ class ProgressBar(ProgressWriter):
         status.follow(self._line_while)
 
     def advance(self, samples: int, loss: SupportsFloat, metric: SupportsFloat) -> None:
-        """Counts a training minibatch, and redraws the bar if it is time.
+        """Count a training minibatch, and redraw the bar if it is time.
 
         Units: loss and metric are sums over the samples.
         """
@@ -95,7 +94,7 @@ class ProgressBar(ProgressWriter):
 
     def on_write_training_summary(self, samples: int, updates: int, summaries: int, aggregate_loss: Measured,
                                   aggregate_metric: Measured, elapsed_milliseconds: int) -> None:
-        """Draws the bar a last time, and starts a new line."""
+        """Draw the bar a last time, and start a new line."""
         if is_interactive():
             waits = waited() - self._waited_before
             seconds = self._seconds_of_work() + waits

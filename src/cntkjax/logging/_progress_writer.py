@@ -20,11 +20,10 @@ _PENDING = 64  # steps after which a loss is read; by then it is computed on any
 class LazySum:
     """A sum of numbers that may still be being computed; it reads them late, so that nothing waits for the device.
 
-    Example:
-        >>> total = LazySum()
-        >>> total.add(2.5, times=2)
-        >>> float(total)
-        5.0
+    >>> total = LazySum()
+    >>> total.add(2.5, times=2)
+    >>> float(total)
+    5.0
     """
 
     def __init__(self) -> None:
@@ -32,7 +31,7 @@ class LazySum:
         self._pending: deque[tuple[SupportsFloat, float]] = deque()
 
     def add(self, value: SupportsFloat, times: float = 1) -> None:
-        """Adds ``value`` this many times."""
+        """Add ``value`` this many times."""
         self._pending.append((value, times))
         while len(self._pending) > _PENDING:
             self._read()
@@ -57,13 +56,13 @@ class _Tally:
         self.reset()
 
     def reset(self) -> None:
-        """Restarts the totals, after a summary."""
+        """Restart the totals, after a summary."""
         self.samples = self.updates = 0
         self.sums = [LazySum() for _ in range(self._width)]
         self._written: tuple[int, int, list[float]] = (0, 0, [0.0] * self._width)
 
     def add(self, samples: int, *values: SupportsFloat) -> bool:
-        """Counts an update; returns whether it is time to write."""
+        """Count an update; return whether it is time to write."""
         self.total_updates += 1
         self.updates += 1
         self.samples += samples
@@ -72,7 +71,7 @@ class _Tally:
         return is_due(self.updates, self.freq, self.first)
 
     def replace(self, *averages: float) -> None:
-        """Replaces the sums since the last summary by others, given as averages over the samples."""
+        """Replace the sums since the last summary by others, given as averages over the samples."""
         for total, average in zip(self.sums, averages, strict=True):
             total.add(average * self.samples - float(total))
 
@@ -86,11 +85,10 @@ class _Tally:
 def is_due(updates: int, freq: int, first: int) -> bool:
     """Whether totals are written after this many updates.
 
-    Example:
-        >>> [n for n in range(1, 20) if is_due(n, freq=5, first=2)]
-        [1, 2, 5, 10, 15]
-        >>> [n for n in range(1, 20) if is_due(n, freq=0, first=2)]
-        [1, 3, 7, 15]
+    >>> [n for n in range(1, 20) if is_due(n, freq=5, first=2)]
+    [1, 2, 5, 10, 15]
+    >>> [n for n in range(1, 20) if is_due(n, freq=0, first=2)]
+    [1, 3, 7, 15]
     """
     if freq == 0:
         return (updates + 1) & updates == 0
@@ -127,7 +125,7 @@ class UpdateCounter:
         """
 
     def update_training(self, samples: int, loss: SupportsFloat, metric: SupportsFloat) -> None:
-        """Counts a training minibatch.
+        """Count a training minibatch.
 
         Units: loss and metric are sums over the samples.
         """
@@ -136,38 +134,38 @@ class UpdateCounter:
         self._writer.on_training_update_end()
 
     def update_test(self, samples: int, metric: SupportsFloat) -> None:
-        """Counts a test minibatch; the metric is a sum over the samples."""
+        """Count a test minibatch; the metric is a sum over the samples."""
         if self._test.add(samples, metric):
             self._writer.on_write_test_update(*self._test.spans())
 
     def update_distributed_sync(self, samples: int, metric: SupportsFloat) -> None:
-        """Counts a synchronization of the workers; the metric is a sum over the samples."""
+        """Count a synchronization of the workers; the metric is a sum over the samples."""
         if self._distributed.add(samples, metric):
             self._writer.on_write_distributed_sync_update(*self._distributed.spans())
 
     def set_training_averages(self, loss: float, metric: float) -> None:
-        """Replaces loss and metric since the last summary, such as by those of all workers.
+        """Replace loss and metric since the last summary, such as by those of all workers.
 
         Units: averages over samples.
         """
         self._training.replace(loss, metric)
 
     def write_training_summary(self) -> None:
-        """Writes the totals of an epoch, and restarts them."""
+        """Write the totals of an epoch, and restart them."""
         self._training_summaries += 1
         elapsed, self._training_start = _milliseconds_since(self._training_start)
         samples, updates, loss, metric = _totals(self._training)
         self._writer.on_write_training_summary(samples, updates, self._training_summaries, loss, metric, elapsed)
 
     def write_test_summary(self) -> None:
-        """Writes the totals of a test, and restarts them."""
+        """Write the totals of a test, and restart them."""
         self._test_summaries += 1
         elapsed, self._test_start = _milliseconds_since(self._test_start)
         samples, updates, metric = _totals(self._test)
         self._writer.on_write_test_summary(samples, updates, self._test_summaries, metric, elapsed)
 
     def write(self, key: str, value: Any) -> None:
-        """Writes some other value, such as a new learning rate."""
+        """Write some other value, such as a new learning rate."""
         self._writer.write(key, value)
 
 
@@ -186,15 +184,14 @@ class ProgressWriter(UpdateCounter):
     Units: losses and metrics are sums over the samples of a minibatch; totals restart after each summary.
     Errors: TypeError if a frequency is no integer, OverflowError if it is negative.
 
-    Example:
-        >>> class Echo(ProgressWriter):
-        ...     def on_write_training_update(self, samples, updates, aggregate_loss, aggregate_metric):
-        ...         print(samples, updates, aggregate_loss)
-        >>> writer = Echo(2, 0, 1, 0)
-        >>> for loss in (1., 2., 3., 4.):
-        ...     writer.update_training(10, loss, 0)
-        (0, 20) (0, 2) (0.0, 3.0)
-        (20, 40) (2, 4) (3.0, 10.0)
+    >>> class Echo(ProgressWriter):
+    ...     def on_write_training_update(self, samples, updates, aggregate_loss, aggregate_metric):
+    ...         print(samples, updates, aggregate_loss)
+    >>> writer = Echo(2, 0, 1, 0)
+    >>> for loss in (1., 2., 3., 4.):
+    ...     writer.update_training(10, loss, 0)
+    (0, 20) (0, 2) (0.0, 3.0)
+    (20, 40) (2, 4) (3.0, 10.0)
     """
 
     def __init__(self, training_update_freq: int = sys.maxsize, training_first: int = 0,
@@ -229,7 +226,7 @@ class ProgressWriter(UpdateCounter):
         """Called after each training update has been counted, and written if it was time."""
 
     def write(self, key: str, value: Any) -> None:
-        """Writes some other value, such as a new learning rate."""
+        """Write some other value, such as a new learning rate."""
 
 
 def _totals(tally: _Tally) -> tuple[Any, ...]:

@@ -25,7 +25,7 @@ _TIMELESS: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"Creatio
 
 
 def render(drawing: Drawing, kind: str) -> bytes:
-    """Renders a drawing as the content of a file of the kind svg, pdf or png.
+    """Render a drawing as the content of a file of the kind svg, pdf or png.
 
     Errors: ImportError if neither Graphviz nor matplotlib is installed.
     """
@@ -64,7 +64,7 @@ def render(drawing: Drawing, kind: str) -> bytes:
 
 
 def _draw_edge(axes: Axes, route: Sequence[Point], label: str) -> None:
-    """Draws an arrow along points, labelled with the shape of the data; an upward arrow, closing a loop, is dashed."""
+    """Draw an arrow along points, labelled with the shape of the data; an upward arrow, closing a loop, is dashed."""
     closes_loop = route[-1][1] <= route[0][1]
     line_style = "--" if closes_loop else "-"
     for a, b in pairwise(route[:-1]):

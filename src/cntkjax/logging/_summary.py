@@ -99,7 +99,7 @@ class Summary:
 
 @public
 def summary(model: Function) -> Summary:
-    """Summarizes the layers of a model: output shapes, parameters, FLOPs and memory. CNTK has no such function.
+    """Summarize the layers of a model: output shapes, parameters, FLOPs and memory. CNTK has no such function.
 
     A parameter that several layers share is counted in the first. A ``?`` marks shapes that are not known before the
     first minibatch.
@@ -108,19 +108,18 @@ def summary(model: Function) -> Summary:
            additions, reductions and pooling the elements they read, operations that only move data nothing, and all
            others the elements they compute.
 
-    Example:
-        >>> import cntkjax as C
-        >>> x = C.input_variable(3, name='x')
-        >>> print(summary(C.layers.Sequential([C.layers.Dense(4, activation=C.relu, name='h'), C.layers.Dense(2)])(x)))
-        Composite(x: Tensor[3]) -> Tensor[2]
-        ----------------------------------------------------
-        Layer  Operation  Output   Parameters  FLOPs  Memory
-        ----------------------------------------------------
-        h      Dense      [#] [4]          16     32    48 B
-               Dense      [#] [2]          10     18    16 B
-        ----------------------------------------------------
-        Parameters: 26 trained, 0 constant, 104 B
-        Forward pass of a sample: 50 FLOPs, 64 B of results
+    >>> import cntkjax as C
+    >>> x = C.input_variable(3, name='x')
+    >>> print(summary(C.layers.Sequential([C.layers.Dense(4, activation=C.relu, name='h'), C.layers.Dense(2)])(x)))
+    Composite(x: Tensor[3]) -> Tensor[2]
+    ----------------------------------------------------
+    Layer  Operation  Output   Parameters  FLOPs  Memory
+    ----------------------------------------------------
+    h      Dense      [#] [4]          16     32    48 B
+           Dense      [#] [2]          10     18    16 B
+    ----------------------------------------------------
+    Parameters: 26 trained, 0 constant, 104 B
+    Forward pass of a sample: 50 FLOPs, 64 B of results
     """
     counted: set[Variable] = set()
     layers = [_layer(node, counted) for node in nodes([model.root_function]) if not node.primitive.passes_through]

@@ -32,14 +32,13 @@ class TensorBoardProgressWriter(ProgressWriter):
     Errors: ImportError, with the pip command to run, if tensorboardX is not installed; RuntimeError after ``close``.
     Source: the tags and steps are those of CNTK 2.7's event files.
 
-    Example:
-        >>> import os, tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:  # doctest: +SKIP
-        ...     writer = TensorBoardProgressWriter(log_dir=folder)
-        ...     writer.write_value("learning_rate", 0.1, step=1)
-        ...     writer.close()
-        ...     len(os.listdir(folder))
-        1
+    >>> import os, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:  # doctest: +SKIP
+    ...     writer = TensorBoardProgressWriter(log_dir=folder)
+    ...     writer.write_value("learning_rate", 0.1, step=1)
+    ...     writer.close()
+    ...     len(os.listdir(folder))
+    1
     """
 
     def __init__(self, freq: int | None = None, log_dir: str = ".", rank: int | None = None,
@@ -51,7 +50,7 @@ class TensorBoardProgressWriter(ProgressWriter):
             self._file.add_graph(model)
 
     def write_value(self, name: str, value: Measured, step: int) -> None:
-        """Records a number at a step."""
+        """Record a number at a step."""
         self._check_open()
         if self._file is not None:
             self._file.add_number(name, float(value), step)
@@ -74,7 +73,7 @@ class TensorBoardProgressWriter(ProgressWriter):
                     self._file.add_image(f"{name}/image/{i}", image[::-1], step)
 
     def write_histogram(self, name: str, values: ArrayLike, step: int) -> None:
-        """Records the distribution of the elements of an array, such as a parameter. CNTK has no such method.
+        """Record the distribution of the elements of an array, such as a parameter. CNTK has no such method.
 
         Errors: ValueError for an array without elements, or with infinite or NaN elements.
         """
@@ -87,13 +86,13 @@ class TensorBoardProgressWriter(ProgressWriter):
             self._file.add_histogram(name, elements, step)
 
     def flush(self) -> None:
-        """Writes everything recorded so far to the file."""
+        """Write everything recorded so far to the file."""
         self._check_open()
         if self._file is not None:
             self._file.events.flush()
 
     def close(self) -> None:
-        """Flushes and closes the file."""
+        """Flush and close the file."""
         self._check_open()
         self.closed = True
         if self._file is not None:
@@ -101,7 +100,7 @@ class TensorBoardProgressWriter(ProgressWriter):
 
     def on_write_training_update(self, samples: Counts, updates: Counts, aggregate_loss: Span,
                                  aggregate_metric: Span) -> None:
-        """Writes average loss and metric since the last data point."""
+        """Write average loss and metric since the last data point."""
         count = samples[1] - samples[0]
         for name, (before, now) in (("loss", aggregate_loss), ("metric", aggregate_metric)):
             self.write_value(f"minibatch/avg_{name}", (now - before) / count if count else 0,
@@ -109,13 +108,13 @@ class TensorBoardProgressWriter(ProgressWriter):
 
     def on_write_training_summary(self, samples: int, updates: int, summaries: int, aggregate_loss: Measured,
                                   aggregate_metric: Measured, elapsed_milliseconds: int) -> None:
-        """Writes average loss and metric of an epoch."""
+        """Write average loss and metric of an epoch."""
         for name, total in (("loss", aggregate_loss), ("metric", aggregate_metric)):
             self.write_value(f"summary/avg_{name}", total / samples if samples else 0, summaries)
 
     def on_write_test_summary(self, samples: int, updates: int, summaries: int, aggregate_metric: Measured,
                               elapsed_milliseconds: int) -> None:
-        """Writes the average metric of a test, at the step of the training if there was any."""
+        """Write the average metric of a test, at the step of the training if there was any."""
         average = aggregate_metric / samples if samples else 0
         if self.total_training_updates():
             self.write_value("minibatch/test_avg_metric", average, self.total_training_updates())
@@ -142,19 +141,19 @@ class _EventFile:
         self.events = event_file_writer.EventsWriter(os.path.join(log_dir, "events"))
 
     def add_number(self, tag: str, value: float, step: int) -> None:
-        """Writes a number."""
+        """Write a number."""
         self._add(self._summary.scalar(tag, value), step)
 
     def add_image(self, tag: str, image: np.ndarray, step: int) -> None:
-        """Writes an image. Shapes: uint8 [channels, height, width]."""
+        """Write an image. Shapes: uint8 [channels, height, width]."""
         self._add(self._summary.image(tag, image), step)
 
     def add_histogram(self, tag: str, elements: np.ndarray, step: int) -> None:
-        """Writes a histogram. Shapes: float64 [elements]."""
+        """Write a histogram. Shapes: float64 [elements]."""
         self._add(self._summary.histogram(tag, elements, bins=_BINS), step)
 
     def add_graph(self, model: Function) -> None:
-        """Writes the graph of a function."""
+        """Write the graph of a function."""
         from tensorboardX.proto.graph_pb2 import GraphDef
 
         definition = GraphDef()

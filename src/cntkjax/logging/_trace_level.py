@@ -10,9 +10,8 @@ from ..graph.arguments import public
 class TraceLevel(IntEnum):
     """Levels of detail, from errors only to everything.
 
-    Example:
-        >>> TraceLevel.Warning
-        <TraceLevel.Warning: 1>
+    >>> TraceLevel.Warning
+    <TraceLevel.Warning: 1>
     """
 
     Error = 0
@@ -29,12 +28,11 @@ class _State:
 
 @public
 def set_trace_level(value: int) -> None:
-    """Sets the level of detail to a ``TraceLevel`` or its number.
+    """Set the level of detail to a ``TraceLevel`` or its number.
 
     Errors: TypeError if it is neither.
 
-    Example:
-        >>> set_trace_level(TraceLevel.Warning)
+    >>> set_trace_level(TraceLevel.Warning)
     """
     if not isinstance(value, int):
         raise TypeError(f"set_trace_level() needs a TraceLevel or an int, not {value!r}")
@@ -45,8 +43,7 @@ def set_trace_level(value: int) -> None:
 def get_trace_level() -> int:
     """The current level of detail, as a number.
 
-    Example:
-        >>> get_trace_level(), get_trace_level() == TraceLevel.Warning
-        (1, True)
+    >>> get_trace_level(), get_trace_level() == TraceLevel.Warning
+    (1, True)
     """
     return _State.level

@@ -50,7 +50,7 @@ class Curves:
     in_percent: bool = False
 
     def add(self, samples: int, loss: float, metric: float | None) -> None:
-        """Adds averages over a number of samples."""
+        """Add averages over a number of samples."""
         self.samples.append(samples + (self.samples[-1] if self.samples else 0))
         self.losses.append(loss)
         self.metrics.append(metric)
@@ -73,7 +73,7 @@ def curves_of(run: Run) -> Curves:
 
 
 def _read(lines: Iterable[str], curves: Curves) -> None:
-    """Reads the log of a ProgressPrinter: lines for every few minibatches, or its table (``freq=0``)."""
+    """Read the log of a ProgressPrinter: lines for every few minibatches, or its table (``freq=0``)."""
     before = 0  # samples in the table since its epoch began
     for line in lines:
         if match := _MINIBATCHES.match(line):
@@ -91,7 +91,7 @@ def _read(lines: Iterable[str], curves: Curves) -> None:
 
 @public
 def plot_training(runs: Run | Mapping[str, Run], filename: str | os.PathLike[str] | None = None) -> Figure:
-    """Draws loss, metric and learning rate over the samples seen, of one run or of several by name.
+    """Draw loss, metric and learning rate over the samples seen, of one run or of several by name.
 
     CNTK has no such function.
 
@@ -102,9 +102,8 @@ def plot_training(runs: Run | Mapping[str, Run], filename: str | os.PathLike[str
     Errors: ValueError for a run without figures; OSError for a log that cannot be read; ImportError without matplotlib
         (``pip install 'cntkjax[plot]'``).
 
-    Example:
-        >>> import cntkjax as C
-        >>> figure = C.logging.plot_training({'small rate': 'a.log', 'large rate': 'b.log'})  # doctest: +SKIP
+    >>> import cntkjax as C
+    >>> figure = C.logging.plot_training({'small rate': 'a.log', 'large rate': 'b.log'})  # doctest: +SKIP
     """
     named: Mapping[str, Any] = runs if isinstance(runs, Mapping) else {"": runs}
     curves = {name: curves_of(run) for name, run in named.items()}

@@ -21,7 +21,7 @@ class Searchable(Protocol):
     """A function that can be searched by name; variables cannot."""
 
     def find_all_with_name(self, name: str, depth: int = 0) -> list[Node]:
-        """Lists the nodes with this name, in this many nested blocks."""
+        """List the nodes with this name, in this many nested blocks."""
 
 
 _FORMATS = (".svg", ".pdf", ".png", ".dot", ".txt")
@@ -29,25 +29,24 @@ _FORMATS = (".svg", ".pdf", ".png", ".dot", ".txt")
 
 @public
 def depth_first_search(root: Function, visitor: Callable[[Node], bool], depth: int = 0) -> list[Node]:
-    """Lists the functions, inputs, parameters and constants for which ``visitor`` returns True, each once.
+    """List the functions, inputs, parameters and constants for which ``visitor`` returns True, each once.
 
     Args:
         root: where the search starts; a node precedes its operands
         visitor: called with each node
         depth: how many levels of nested blocks are entered; -1: all. Their nodes follow those outside
 
-    Example:
-        >>> import cntkjax as C
-        >>> f = C.tanh(C.input_variable(2, name="x") * 3)
-        >>> [getattr(node, "op_name", node.name) for node in depth_first_search(f, lambda node: True)]
-        ['Tanh', 'ElementTimes', 'x', '']
+    >>> import cntkjax as C
+    >>> f = C.tanh(C.input_variable(2, name="x") * 3)
+    >>> [getattr(node, "op_name", node.name) for node in depth_first_search(f, lambda node: True)]
+    ['Tanh', 'ElementTimes', 'x', '']
     """
     return [node for node in walk(root, depth) if visitor(node)]
 
 
 @public
 def find_all_with_name(node: Searchable, node_name: str, depth: int = 0) -> list[Node]:
-    """Lists the functions, inputs, parameters and constants with this name.
+    """List the functions, inputs, parameters and constants with this name.
 
     Args:
         node: where the search starts
@@ -56,10 +55,9 @@ def find_all_with_name(node: Searchable, node_name: str, depth: int = 0) -> list
 
     Errors: ValueError if the name is no string.
 
-    Example:
-        >>> import cntkjax as C
-        >>> find_all_with_name(C.input_variable(2, name="x") * 3, "x")
-        [Input('x', [#], [2])]
+    >>> import cntkjax as C
+    >>> find_all_with_name(C.input_variable(2, name="x") * 3, "x")
+    [Input('x', [#], [2])]
     """
     if not isinstance(node_name, str):
         raise ValueError(f"node name has to be a string. You gave a {type(node_name)}; pass node.name")
@@ -72,10 +70,9 @@ def find_by_name(node: Searchable, node_name: str, depth: int = 0) -> Node | Non
 
     Errors: ValueError if there are several, or the name is no string.
 
-    Example:
-        >>> import cntkjax as C
-        >>> find_by_name(C.input_variable(2, name="x") * 3, "x")
-        Input('x', [#], [2])
+    >>> import cntkjax as C
+    >>> find_by_name(C.input_variable(2, name="x") * 3, "x")
+    Input('x', [#], [2])
     """
     matches = find_all_with_name(node, node_name, depth)
     if len(matches) > 1:
@@ -89,30 +86,28 @@ def find_by_name(node: Searchable, node_name: str, depth: int = 0) -> Node | Non
 def find_by_uid(node: Function, node_uid: str, depth: int = 0) -> Node | None:
     """The function, input, parameter or constant with this uid, or None.
 
-    Example:
-        >>> import cntkjax as C
-        >>> x = C.input_variable(2)
-        >>> find_by_uid(x * 3, x.uid) is x
-        True
+    >>> import cntkjax as C
+    >>> x = C.input_variable(2)
+    >>> find_by_uid(x * 3, x.uid) is x
+    True
     """
     return next((match for match in walk(node, depth) if match.uid == node_uid), None)
 
 
 @public
 def get_node_outputs(node: Function, depth: int = 0) -> list[GraphVariable]:
-    """Lists the outputs of all functions, in the order of ``depth_first_search``.
+    """List the outputs of all functions, in the order of ``depth_first_search``.
 
-    Example:
-        >>> import cntkjax as C
-        >>> [output.shape for output in get_node_outputs(C.input_variable(2) * 3)]
-        [(2,)]
+    >>> import cntkjax as C
+    >>> [output.shape for output in get_node_outputs(C.input_variable(2) * 3)]
+    [(2,)]
     """
     return [output for f in walk(node, depth) if isinstance(f, Function) for output in f.outputs]
 
 
 @public
 def plot(root: Function, filename: str | os.PathLike[str] | None = None) -> str:
-    """Describes a graph with a line of text for each operation, operands first; optionally draws it.
+    """Describe a graph with a line of text for each operation, operands first; optionally draws it.
 
     Args:
         root: the function to describe
@@ -122,13 +117,12 @@ def plot(root: Function, filename: str | os.PathLike[str] | None = None) -> str:
     Errors: ValueError for another extension; ImportError for a picture if neither renderer is installed.
     Source: the lines are those of CNTK 2.7, which writes no .txt.
 
-    Example:
-        >>> import cntkjax as C
-        >>> print(plot(C.tanh(C.input_variable(2) * 3)))
-        ElementTimes(Input..., Constant...) -> ElementTimes..._Output_0;
-        <BLANKLINE>
-        Tanh(ElementTimes..._Output_0) -> Tanh..._Output_0;
-        <BLANKLINE>
+    >>> import cntkjax as C
+    >>> print(plot(C.tanh(C.input_variable(2) * 3)))
+    ElementTimes(Input..., Constant...) -> ElementTimes..._Output_0;
+    <BLANKLINE>
+    Tanh(ElementTimes..._Output_0) -> Tanh..._Output_0;
+    <BLANKLINE>
     """
     lines = [
         f"{node.op_name}({_operand_list(node)}) -> {output.uid};\n"

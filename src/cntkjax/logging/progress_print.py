@@ -41,7 +41,7 @@ class _RunningTotals:
         self.loss, self.metric, self.samples = LazySum(), LazySum(), 0
 
     def add(self, loss: SupportsFloat, metric: SupportsFloat | None, samples: int) -> None:
-        """Adds a minibatch; loss and metric are averages over its samples."""
+        """Add a minibatch; loss and metric are averages over its samples."""
         self.loss.add(loss, samples)
         if metric is not None:
             self.metric.add(metric, samples)
@@ -82,12 +82,11 @@ class ProgressPrinter(ProgressWriter):
     Source: lines recorded from CNTK 2.7, except its banner of build information. Unlike CNTK, the first lines of manual
     updates number their minibatches correctly, and the heartbeat shows progress instead of zero.
 
-    Example:
-        >>> printer = ProgressPrinter(freq=2, num_epochs=3)
-        >>> for loss in (1., 2., 3., 4.):
-        ...     printer.update_training(10, 10 * loss, 5)
-         Minibatch[   1-   2]: loss = 1.500000 * 20, metric = 50.00% * 20;
-         Minibatch[   3-   4]: loss = 3.500000 * 20, metric = 50.00% * 20;
+    >>> printer = ProgressPrinter(freq=2, num_epochs=3)
+    >>> for loss in (1., 2., 3., 4.):
+    ...     printer.update_training(10, 10 * loss, 5)
+     Minibatch[   1-   2]: loss = 1.500000 * 20, metric = 50.00% * 20;
+     Minibatch[   3-   4]: loss = 3.500000 * 20, metric = 50.00% * 20;
     """
 
     def __init__(self, freq: int | None = None, first: int = 0, tag: str = "", log_to_file: str | None = None,
@@ -125,7 +124,7 @@ class ProgressPrinter(ProgressWriter):
 
     def on_write_training_update(self, samples: Counts, updates: Counts, aggregate_loss: Span,
                                  aggregate_metric: Span) -> None:
-        """Prints loss and metric since the last line."""
+        """Print loss and metric since the last line."""
         if self.freq == 0:
             self._print_row(samples, aggregate_loss, aggregate_metric)
         else:
@@ -134,7 +133,7 @@ class ProgressPrinter(ProgressWriter):
                                     _average(_change(aggregate_metric), count), count)
 
     def on_write_test_update(self, samples: Counts, updates: Counts, aggregate_metric: Span) -> None:
-        """Prints the metric of a test since the last line."""
+        """Print the metric of a test since the last line."""
         if self.test_freq == 0:
             self._print_row(samples, None, aggregate_metric)
         else:
@@ -143,12 +142,12 @@ class ProgressPrinter(ProgressWriter):
                      f"{self._metric(_average(_change(aggregate_metric), count), count)};")
 
     def on_write_distributed_sync_update(self, samples: Counts, updates: Counts, aggregate_metric: Span) -> None:
-        """Prints how many synchronizations and samples there were since the last line."""
+        """Print how many synchronizations and samples there were since the last line."""
         self.log(f"Distributed training: #Syncs elapsed = {_change(updates)}, #Samples elapsed = {_change(samples)}")
 
     def on_write_training_summary(self, samples: int, updates: int, summaries: int, aggregate_loss: Measured,
                                   aggregate_metric: Measured, elapsed_milliseconds: int) -> None:
-        """Prints loss, metric and speed of an epoch."""
+        """Print loss, metric and speed of an epoch."""
         if self.freq != 0:
             self.epochs = summaries
             self._print_epoch(_average(aggregate_loss, samples), _average(aggregate_metric, samples), samples,
@@ -156,24 +155,24 @@ class ProgressPrinter(ProgressWriter):
 
     def on_write_test_summary(self, samples: int, updates: int, summaries: int, aggregate_metric: Measured,
                               elapsed_milliseconds: int) -> None:
-        """Prints the metric of a test."""
+        """Print the metric of a test."""
         self.log(f"Finished Evaluation [{summaries}]: Minibatch[1-{updates}]: "
                  f"{self._metric(_average(aggregate_metric, samples), samples)};")
 
     def on_training_update_end(self) -> None:
-        """Prints a heartbeat if it is time."""
+        """Print a heartbeat if it is time."""
         if self.gen_heartbeat and time.time() >= self._next_heartbeat:
             self._next_heartbeat = time.time() + _HEARTBEAT_SECONDS
             print(f"PROGRESS: {100 * self.epochs / (self.num_epochs or _DEFAULT_EPOCHS):.2f}%", flush=True)
 
     def write(self, key: str, value: Any) -> None:
-        """Prints some other value, such as a new learning rate."""
+        """Print some other value, such as a new learning rate."""
         self.log(f"{key}: {value}")
 
     # --- called manually by scripts
 
     def update(self, loss: SupportsFloat, minibatch_size: int, metric: SupportsFloat | None = None) -> None:
-        """Counts a minibatch, and prints a line if it is time.
+        """Count a minibatch, and print a line if it is time.
 
         Units: ``loss`` and ``metric`` are averages over the samples.
         """
@@ -195,13 +194,13 @@ class ProgressPrinter(ProgressWriter):
         self.on_training_update_end()
 
     def update_with_trainer(self, trainer: Any, with_metric: bool = False) -> None:
-        """Counts the minibatch on which ``trainer`` was trained last."""
+        """Count the minibatch on which ``trainer`` was trained last."""
         if trainer.previous_minibatch_sample_count:
             self.update(trainer.previous_minibatch_loss_average, trainer.previous_minibatch_sample_count,
                         trainer.previous_minibatch_evaluation_average if with_metric else None)
 
     def epoch_summary(self, with_metric: bool = False) -> tuple[float, float, int] | None:
-        """Ends an epoch of manual updates: prints and returns its average loss, average metric and samples.
+        """End an epoch of manual updates: print and return its average loss, average metric and samples.
 
         With ``freq=0`` it has no effect, as in CNTK: the table continues.
         """
@@ -214,12 +213,12 @@ class ProgressPrinter(ProgressWriter):
         return loss, metric, samples
 
     def reset_start(self) -> tuple[float, float, int]:
-        """Restarts the totals of the epoch; returns average loss, average metric and samples up to now."""
+        """Restart the totals of the epoch; return average loss, average metric and samples up to now."""
         averages, self._since_start, self.updates_since_start = self._since_start.averages(), _RunningTotals(), 0
         return averages
 
     def reset_last(self) -> tuple[float, float, int]:
-        """Restarts the totals of the line; returns average loss, average metric and samples up to now."""
+        """Restart the totals of the line; return average loss, average metric and samples up to now."""
         averages, self._since_last = self._since_last.averages(), _RunningTotals()
         return averages
 
@@ -247,7 +246,7 @@ class ProgressPrinter(ProgressWriter):
         return self._since_last.averages()[1]
 
     def log(self, message: str) -> None:
-        """Prints a line, or appends it to the log file."""
+        """Print a line, or append it to the log file."""
         if self.logfilename is None:
             status.clear()
             print(message)
@@ -256,7 +255,7 @@ class ProgressPrinter(ProgressWriter):
                 file.write(message + "\n")
 
     def end_progress_print(self, msg: str = "") -> None:
-        """Marks the end of training; ``msg`` is written to the log file."""
+        """Mark the end of training; ``msg`` is written to the log file."""
         self.log("CNTKCommandTrainEnd: train")
         if msg and self.logfilename is not None:
             self.log(msg)
@@ -280,7 +279,7 @@ class ProgressPrinter(ProgressWriter):
                  f"{seconds:.3f}s ({speed:5.1f} samples/s);")
 
     def _print_row(self, samples: Counts, loss: Span | None, metric: Span | None) -> None:
-        """Prints a row of the table: averages since the start and since the last row; blanks for None."""
+        """Print a row of the table: averages since the start and since the last row; blanks for None."""
         def cells(span: Span | None) -> str:
             if span is None:
                 return " " * 19
@@ -298,11 +297,10 @@ class TrainingSummaryProgressCallback(ProgressWriter):
 
     Units: epochs count from 0; loss and metric are sums over the samples.
 
-    Example:
-        >>> callback = TrainingSummaryProgressCallback(100, lambda *epoch: print(epoch))
-        >>> callback.update_training(10, 2.5, 1)
-        >>> callback.write_training_summary()
-        (0, 2.5, 1.0, 10)
+    >>> callback = TrainingSummaryProgressCallback(100, lambda *epoch: print(epoch))
+    >>> callback.update_training(10, 2.5, 1)
+    >>> callback.write_training_summary()
+    (0, 2.5, 1.0, 10)
     """
 
     def __init__(self, epoch_size: int, callback: Callable[[int, float, float, int], Any]) -> None:
@@ -311,18 +309,17 @@ class TrainingSummaryProgressCallback(ProgressWriter):
 
     def on_write_training_summary(self, samples: int, updates: int, summaries: int, aggregate_loss: Measured,
                                   aggregate_metric: Measured, elapsed_milliseconds: int) -> None:
-        """Calls the callback."""
+        """Call the callback."""
         self._callback(summaries - 1, aggregate_loss, aggregate_metric, samples)
 
 
 @public
 def log_number_of_parameters(model: Any, trace_level: int = 0) -> None:
-    """Prints how many parameters a model has, and with ``trace_level`` above 0 the shape of each.
+    """Print how many parameters a model has, and with ``trace_level`` above 0 the shape of each.
 
-    Example:
-        >>> from types import SimpleNamespace as Model
-        >>> log_number_of_parameters(Model(parameters=[Model(shape=(2, 3)), Model(shape=(3,))]))
-        Training 9 parameters in 2 parameter tensors.
+    >>> from types import SimpleNamespace as Model
+    >>> log_number_of_parameters(Model(parameters=[Model(shape=(2, 3)), Model(shape=(3,))]))
+    Training 9 parameters in 2 parameter tensors.
     """
     shapes = [parameter.shape for parameter in model.parameters]
     known = all(extent >= 0 for shape in shapes for extent in shape)

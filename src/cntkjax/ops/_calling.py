@@ -73,7 +73,7 @@ def _of_type(variable_kind: VariableKind, kind: ArgumentType, name: str) -> Vari
 
 
 def check_types(mapped: Mapping[Any, Any]) -> None:
-    """Compares the types of variables with those of the arguments that they are to replace, as CNTK does.
+    """Compare the types of variables with those of the arguments that they are to replace, as CNTK does.
 
     A constant may replace an argument with dynamic axes, and a variable may have further leading axes. Placeholders
     take everything.

@@ -27,14 +27,13 @@ def register_native_user_function(op_id: str, module_name: str, factory_method_n
 
     Errors: ValueError if the id is already registered; RuntimeError if there is no such module or function.
 
-    Example:
-        >>> import cntkjax as C, numpy as np, sys, types
-        >>> mine = sys.modules["my_operations"] = types.ModuleType("my_operations")  # or a file my_operations.py
-        >>> mine.scaled_times = lambda w, x, *, scale=1.0: scale * (x @ w)
-        >>> C.ops.register_native_user_function("TimesScale", "my_operations", "scaled_times")
-        >>> x = C.input_variable(2)
-        >>> C.ops.native_user_function("TimesScale", [np.eye(2), x], {"scale": 3.0}).eval({x: [[1, 2]]})
-        array([[3., 6.]], dtype=float32)
+    >>> import cntkjax as C, numpy as np, sys, types
+    >>> mine = sys.modules["my_operations"] = types.ModuleType("my_operations")  # or a file my_operations.py
+    >>> mine.scaled_times = lambda w, x, *, scale=1.0: scale * (x @ w)
+    >>> C.ops.register_native_user_function("TimesScale", "my_operations", "scaled_times")
+    >>> x = C.input_variable(2)
+    >>> C.ops.native_user_function("TimesScale", [np.eye(2), x], {"scale": 3.0}).eval({x: [[1, 2]]})
+    array([[3., 6.]], dtype=float32)
     """
     if not module_name:
         raise ValueError("register_native_user_function: module_name is empty: give the module of the factory")
@@ -76,11 +75,10 @@ def custom_proxy_op(
 
     Errors: TypeError for keywords other than `name`.
 
-    Example:
-        >>> import cntkjax as C, numpy as np
-        >>> w = C.parameter((2, 3), init=1, dtype=np.int8)
-        >>> custom_proxy_op("packed_times", (3,), np.float32, C.input_variable(2), w, name="p").shape
-        (3,)
+    >>> import cntkjax as C, numpy as np
+    >>> w = C.parameter((2, 3), init=1, dtype=np.int8)
+    >>> custom_proxy_op("packed_times", (3,), np.float32, C.input_variable(2), w, name="p").shape
+    (3,)
     """
     unknown = set(kw_name) - {"name"}
     if unknown:

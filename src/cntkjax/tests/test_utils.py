@@ -18,8 +18,7 @@ def set_device_from_pytest_env() -> None:
 
     Errors: ValueError if there is no accelerator.
 
-    Example:
-        >>> set_device_from_pytest_env()
+    >>> set_device_from_pytest_env()
     """
     if wanted := os.environ.get("TEST_DEVICE"):
         device.try_set_default_device(device.cpu() if wanted == "cpu" else device.gpu(0))

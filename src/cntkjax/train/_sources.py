@@ -24,7 +24,7 @@ class SessionSource(Protocol):
 
     @property
     def next_minibatch(self) -> Callable[..., Mapping[Any, MinibatchData]]:  # users' sources take other arguments
-        """Reads the next minibatch."""
+        """Read the next minibatch."""
 
     def is_infinite(self) -> bool:
         """Whether the data never end."""

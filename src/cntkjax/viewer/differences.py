@@ -99,15 +99,14 @@ def compare(first: Function, second: Function) -> Differences:
     Operations are matched in the order of computation, by kind and name. Their parameters are compared with those of
     their counterpart, so that copies of a model need not have the same uids.
 
-    Example:
-        >>> import cntkjax as C
-        >>> x = C.input_variable(2, name='x')
-        >>> print(compare(C.tanh(x * 2), C.relu(x * 3)))
-        graph:
-          - Tanh
-          + ReLU
-        parameters and constants:
-          Constant in ElementTimes: largest deviation 1 at [], 2 and 3; 1 of 1 values differ
+    >>> import cntkjax as C
+    >>> x = C.input_variable(2, name='x')
+    >>> print(compare(C.tanh(x * 2), C.relu(x * 3)))
+    graph:
+      - Tanh
+      + ReLU
+    parameters and constants:
+      Constant in ElementTimes: largest deviation 1 at [], 2 and 3; 1 of 1 values differ
     """
     paths = [paths_of(model.root_function) for model in (first, second)]
     lines, pairs, added = _aligned(*paths)

@@ -71,7 +71,7 @@ class View:
     html: str
 
     def save(self, filename: str | os.PathLike[str]) -> None:
-        """Writes the page, which needs no other file and no network. Errors: OSError."""
+        """Write the page, which needs no other file and no network. Errors: OSError."""
         Path(filename).write_text(self.html, encoding="utf-8")
 
     def _repr_html_(self) -> str:
@@ -94,11 +94,10 @@ def view(model: Function, filename: str | os.PathLike[str] | None = None) -> Vie
 
     Errors: OSError if the file cannot be written.
 
-    Example:
-        >>> import cntkjax as C
-        >>> model = C.layers.Dense(2, name='scores')(C.input_variable(3, name='x'))
-        >>> C.logging.view(model).html.startswith('<!doctype html>')
-        True
+    >>> import cntkjax as C
+    >>> model = C.layers.Dense(2, name='scores')(C.input_variable(3, name='x'))
+    >>> C.logging.view(model).html.startswith('<!doctype html>')
+    True
     """
     result = View(page(document(model)))
     if filename is not None:

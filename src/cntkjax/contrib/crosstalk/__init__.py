@@ -88,19 +88,18 @@ class Crosstalk:
     Errors: KeyError for a name that is not watched or a type without registered functions; ValueError for values that
             do not fit; FileNotFoundError for a name without a file.
 
-    Example:
-        >>> import numpy as np, tempfile
-        >>> weights = {"layer": np.zeros(2)}
-        >>> crosstalk = Crosstalk()
-        >>> crosstalk.register_funcs(dict, getter=lambda var, name: var[name], setter=lambda var, w, name:
-        ...                          var.update({name: w}))
-        >>> crosstalk.watch(weights, "w", attr="layer")
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     crosstalk.set_workdir(folder)
-        ...     crosstalk.save(["w"])
-        ...     crosstalk.assign("w", np.ones(2))
-        ...     crosstalk.compare("w"), crosstalk.load(["w"]), weights
-        (False, None, {'layer': array([0., 0.])})
+    >>> import numpy as np, tempfile
+    >>> weights = {"layer": np.zeros(2)}
+    >>> crosstalk = Crosstalk()
+    >>> crosstalk.register_funcs(dict, getter=lambda var, name: var[name], setter=lambda var, w, name:
+    ...                          var.update({name: w}))
+    >>> crosstalk.watch(weights, "w", attr="layer")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     crosstalk.set_workdir(folder)
+    ...     crosstalk.save(["w"])
+    ...     crosstalk.assign("w", np.ones(2))
+    ...     crosstalk.compare("w"), crosstalk.load(["w"]), weights
+    (False, None, {'layer': array([0., 0.])})
     """
 
     def __init__(self) -> None:
@@ -110,7 +109,7 @@ class Crosstalk:
         self.work_dir: str | None = None
 
     def set_workdir(self, dir: str) -> None:
-        """Sets the folder of the files; it is created if needed."""
+        """Set the folder of the files; it is created if needed."""
         os.makedirs(dir, exist_ok=True)
         self.work_dir = dir
 
@@ -120,7 +119,7 @@ class Crosstalk:
         setter: Callable[[Any, Raw, Any], object] | None = None,
         getter: Callable[[Any, Any], Raw] | None = None,
     ) -> None:
-        """Registers how variables of a type, or of any other key, are read and set.
+        """Register how variables of a type, or of any other key, are read and set.
 
         Args:
             var_type: the type
@@ -130,7 +129,7 @@ class Crosstalk:
         self.funcs[var_type] = _FuncInfo(setter, getter)
 
     def watch(self, var: object, name: str, var_type: object = None, attr: object = None) -> None:
-        """Gives a variable a name.
+        """Give a variable a name.
 
         Args:
             var: the variable
@@ -158,7 +157,7 @@ class Crosstalk:
         return value
 
     def assign(self, name: str, value: Raw = None, load: bool = False, load_name: str | None = None) -> None:
-        """Sets a variable.
+        """Set a variable.
 
         Args:
             name: its name
@@ -205,38 +204,38 @@ class Crosstalk:
         return _close(actual, expected, rtol, atol, equal_nan)
 
     def save(self, names: Iterable[str]) -> None:
-        """Saves the variables of these names; others are ignored."""
+        """Save the variables of these names; others are ignored."""
         for name in names:
             if name in self.vars:
                 self.fetch(name, save=True)
 
     def load(self, names: Iterable[str]) -> None:
-        """Sets the variables of these names to the values in their files; other names are ignored."""
+        """Set the variables of these names to the values in their files; other names are ignored."""
         for name in names:
             if name in self.vars:
                 self.assign(name, load=True)
 
     def save_all(self) -> None:
-        """Saves all variables."""
+        """Save all variables."""
         self.save(self.vars)
 
     def save_all_params(self) -> None:
-        """Saves all parameters."""
+        """Save all parameters."""
         self.save(self._parameters())
 
     def load_all_params(self) -> None:
-        """Loads all parameters."""
+        """Load all parameters."""
         self.load(self._parameters())
 
     def _parameters(self) -> list[str]:
         return [name for name in self.vars if self.is_param(name)]
 
     def next_pass(self) -> None:
-        """Uses other files from now on: the name of a file begins with the number of the pass."""
+        """Use other files from now on: the name of a file begins with the number of the pass."""
         self.passes += 1
 
     def reset(self) -> None:
-        """Forgets all variables and starts with pass 0; the registered functions stay."""
+        """Forget all variables and start with pass 0; the registered functions stay."""
         self.vars, self.passes = {}, 0
 
     def _get_filename(self, name: str) -> str:

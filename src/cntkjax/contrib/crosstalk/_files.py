@@ -51,7 +51,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def save(path: str, value: object) -> None:
-    """Writes ``path`` + .npy for an array, otherwise .pkl."""
+    """Write ``path`` + .npy for an array, otherwise .pkl."""
     if isinstance(value, np.ndarray):
         np.save(path + ".npy", value)
         return
@@ -60,7 +60,7 @@ def save(path: str, value: object) -> None:
 
 
 def load(path: str, name: str) -> Any:
-    """Reads ``path`` + .npy or .pkl.
+    """Read ``path`` + .npy or .pkl.
 
     Errors: FileNotFoundError if there is neither; UnpicklingError for a pickle of anything but data; ValueError for
             arrays of Python objects.

@@ -23,10 +23,9 @@ def find_func_param(
 
     Errors: ValueError if there is none, unless ``allow_not_found``; then None.
 
-    Example:
-        >>> import cntkjax as C
-        >>> find_func_param(C.layers.Dense(2)(C.input_variable(3)), "W").shape
-        (3, 2)
+    >>> import cntkjax as C
+    >>> find_func_param(C.layers.Dense(2)(C.input_variable(3)), "W").shape
+    (3, 2)
     """
     parameters = _parameters(func)
     if len(parameters) == 1:
@@ -53,13 +52,12 @@ class CNTKCrosstalk(Crosstalk):
 
     Errors: as for ``Crosstalk``; NotImplementedError for other recurrences.
 
-    Example:
-        >>> import cntkjax as C
-        >>> crosstalk = CNTKCrosstalk()
-        >>> crosstalk.watch(C.parameter(2, init=1), 'p')
-        >>> crosstalk.assign('p', crosstalk.fetch('p') + 1)
-        >>> crosstalk.fetch('p')
-        array([2., 2.], dtype=float32)
+    >>> import cntkjax as C
+    >>> crosstalk = CNTKCrosstalk()
+    >>> crosstalk.watch(C.parameter(2, init=1), 'p')
+    >>> crosstalk.assign('p', crosstalk.fetch('p') + 1)
+    >>> crosstalk.fetch('p')
+    array([2., 2.], dtype=float32)
     """
 
     def __init__(self) -> None:
@@ -75,7 +73,7 @@ class CNTKCrosstalk(Crosstalk):
         return self.vars[name].type not in (Function, Variable)
 
     def set_data(self, data: object) -> None:
-        """Sets the data with which functions and their outputs are evaluated, as for ``Function.eval``."""
+        """Set the data with which functions and their outputs are evaluated, as for ``Function.eval``."""
         self.register_funcs(Function, getter=lambda f, attr: f.eval(data))
         self.register_funcs(Variable, getter=lambda v, attr: ops.combine([v]).eval(data))
 
@@ -172,7 +170,7 @@ def _get_cudnn_rnn_splitter(f: Function, attr: RnnAttr) -> list[int] | None:
 
 
 def _adjust_lstm_gate_order(W: np.ndarray) -> np.ndarray:
-    """Swaps the second and third gate: cuDNN's order (input, forget, cell, output) and CNTK's. Shapes: [..., 4 * h]."""
+    """Swap the second and third gate: cuDNN's order (input, forget, cell, output) and CNTK's. Shapes: [..., 4 * h]."""
     i, f, c, o = np.split(W, 4, axis=-1)
     return np.concatenate([i, c, f, o], axis=-1)
 

@@ -38,9 +38,8 @@ def check_sparse_indices(matrix: spmatrix) -> None:
 def ranges(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """The integers of all ranges ``[begin, begin + length)``, one range after the other.
 
-    Example:
-        >>> ranges(np.array([10, 0, 5]), np.array([2, 0, 3]))
-        array([10, 11,  5,  6,  7])
+    >>> ranges(np.array([10, 0, 5]), np.array([2, 0, 3]))
+    array([10, 11,  5,  6,  7])
     """
     if len(lengths) and (lengths == lengths[0]).all():
         return (begins[:, None] + np.arange(lengths[0])).reshape(-1)
@@ -64,11 +63,10 @@ class SparseRows:
             number of elements of a sample: of a sample with several axes, the indices are into its flattened form.
     Errors: ValueError if the three arrays do not fit together, or if int32 cannot number the elements of a sample.
 
-    Example:
-        >>> rows = SparseRows(np.array([0, 1, 1, 3]), np.array([2, 0, 3]), np.array([1., 5., 7.], np.float32), width=4)
-        >>> rows[1:].to_dense()
-        array([[0., 0., 0., 0.],
-               [5., 0., 0., 7.]], dtype=float32)
+    >>> rows = SparseRows(np.array([0, 1, 1, 3]), np.array([2, 0, 3]), np.array([1., 5., 7.], np.float32), width=4)
+    >>> rows[1:].to_dense()
+    array([[0., 0., 0., 0.],
+           [5., 0., 0., 7.]], dtype=float32)
     """
 
     indptr: np.ndarray
@@ -191,12 +189,11 @@ class Ragged:
             the last one that was in its slot.
     Errors: ValueError if lengths do not add up to the number of samples, or starts or slots have another length.
 
-    Example:
-        >>> batch = Ragged.from_sequences([np.array([[1.], [2.]]), np.array([[3.]])])
-        >>> batch.num_samples, batch.num_sequences, batch.lengths
-        (3, 2, array([2, 1], dtype=int32))
-        >>> batch.take([1, 0]).data.ravel()
-        array([3., 1., 2.])
+    >>> batch = Ragged.from_sequences([np.array([[1.], [2.]]), np.array([[3.]])])
+    >>> batch.num_samples, batch.num_sequences, batch.lengths
+    (3, 2, array([2, 1], dtype=int32))
+    >>> batch.take([1, 0]).data.ravel()
+    array([3., 1., 2.])
     """
 
     data: np.ndarray | SparseRows
@@ -309,10 +306,9 @@ def gathered(parts: Sequence[tuple[Ragged, np.ndarray, np.ndarray]]) -> Ragged:
     Shapes: indices and places int64 [sequences of the part]; each place of the result is named once.
     Errors: those of ``concatenate_rows``.
 
-    Example:
-        >>> a, b = (Ragged(np.array(x), np.array(n, np.int32)) for x, n in (([1, 2, 3], [2, 1]), ([4, 5], [1, 1])))
-        >>> gathered([(a, np.array([1, 0]), np.array([0, 3])), (b, np.array([0, 1]), np.array([2, 1]))]).data
-        array([3, 5, 4, 1, 2])
+    >>> a, b = (Ragged(np.array(x), np.array(n, np.int32)) for x, n in (([1, 2, 3], [2, 1]), ([4, 5], [1, 1])))
+    >>> gathered([(a, np.array([1, 0]), np.array([0, 3])), (b, np.array([0, 1]), np.array([2, 1]))]).data
+    array([3, 5, 4, 1, 2])
     """
     lengths = np.zeros(sum(len(places) for _, _, places in parts), np.int32)
     for part, indices, places in parts:

@@ -18,7 +18,7 @@ _NOT_STRUCTURE = ("rngSeed", "rngOffset", "newDynamicAxes", CUSTOM)
 
 
 def describing() -> Describe:
-    """Describes variables: shape, type and axes, where sequence axes are numbered in the order in which they appear."""
+    """Describe variables: shape, type and axes, where sequence axes are numbered in the order in which they appear."""
     axes: dict[Axis, int] = {}
 
     def describe(v: Variable) -> Hashable:

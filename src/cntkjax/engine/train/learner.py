@@ -34,7 +34,7 @@ class StepLearner(Protocol):
 
     @property
     def transform(self) -> optax.GradientTransformationExtraArgs:
-        """Turns gradients into updates; its links receive ``hyper`` as a keyword."""
+        """Turn gradients into updates; its links receive ``hyper`` as a keyword."""
 
     def hyper(self, sample_count: int, flagged: bool = False) -> Mapping[str, np.ndarray | np.generic] | None:
         """The scalars of a step on this many samples, under the same names for each; None if the step is skipped.

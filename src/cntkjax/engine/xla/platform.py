@@ -160,10 +160,9 @@ def matmul_precision() -> AbstractContextManager[object]:
 def lowering_for(name: str) -> Iterator[None]:
     """A scope in which programs are traced as for another platform: for tests, and to compile ahead of time.
 
-    Example:
-        >>> with lowering_for("gpu"):
-        ...     lowering().native_groups
-        True
+    >>> with lowering_for("gpu"):
+    ...     lowering().native_groups
+    True
     """
     token = _forced.set(name)
     try:

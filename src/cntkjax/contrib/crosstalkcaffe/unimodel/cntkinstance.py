@@ -27,11 +27,10 @@ _TIME_CONSTANT = 5000  # of the statistics of a batch normalization that is trai
 class BlockApiSetup:
     """Constructors of layers.
 
-    Example:
-        >>> import cntkjax as C
-        >>> layer = BlockApiSetup.linear(2, 3, np.ones((3, 2), np.float32), None, "fc")
-        >>> layer(C.input_variable(3)).eval([[1, 2, 3]])
-        array([[6., 6.]], dtype=float32)
+    >>> import cntkjax as C
+    >>> layer = BlockApiSetup.linear(2, 3, np.ones((3, 2), np.float32), None, "fc")
+    >>> layer(C.input_variable(3)).eval([[1, 2, 3]])
+    array([[6., 6.]], dtype=float32)
     """
 
     @staticmethod
@@ -87,12 +86,11 @@ class BlockApiSetup:
 class ApiSetup:
     """Functions for layer definitions: ``(layer, operands) -> function``, with the layer's name.
 
-    Example:
-        >>> import cntkjax as C
-        >>> layer = CntkLayersDefinition(op_name="both")
-        >>> a, b = C.input_variable(2), C.input_variable(2)
-        >>> ApiSetup.plus(layer, [a, b]).eval({a: [[1, 2]], b: [[10, 20]]})
-        array([[11., 22.]], dtype=float32)
+    >>> import cntkjax as C
+    >>> layer = CntkLayersDefinition(op_name="both")
+    >>> a, b = C.input_variable(2), C.input_variable(2)
+    >>> ApiSetup.plus(layer, [a, b]).eval({a: [[1, 2]], b: [[10, 20]]})
+    array([[11., 22.]], dtype=float32)
     """
 
     @staticmethod

@@ -83,7 +83,7 @@ class Order:
                 yield owner
 
     def _partition(self, outputs: Sequence[Variable]) -> Sequence[Function]:
-        """Fills `parts`, unless cells are found that have to be expanded first: these are returned."""
+        """Fill `parts`, unless cells are found that have to be expanded first: these are returned."""
         roots = [node for v in map(self.resolve, outputs) if (node := producer(v)) is not None]
         self.parts = []
         for members in strongly_connected_components(roots, self._operands):

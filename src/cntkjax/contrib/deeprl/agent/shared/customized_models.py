@@ -17,9 +17,8 @@ def conv_dqn(
 ) -> Network:
     """Three convolutions and a hidden layer, for the frames of `AtariPreprocessing`; levels are scaled to [-1, 1].
 
-    Example:
-        >>> conv_dqn((4, 84, 84), 6)["f"].shape
-        (6,)
+    >>> conv_dqn((4, 84, 84), 6)["f"].shape
+    (6,)
     """
     with layers.default_options(activation=ops.relu, pad=False):
         f = layers.Sequential([

@@ -21,11 +21,10 @@ class Space(Protocol):
 class BoxSpaceDiscretizer:
     """A Box divided into `resolution` equal parts along each of its dimensions.
 
-    Example:
-        >>> from types import SimpleNamespace
-        >>> space = SimpleNamespace(low=np.zeros(2), high=np.ones(2), shape=(2,))
-        >>> BoxSpaceDiscretizer(space, 10).discretize([0.1, 0.2])
-        12
+    >>> from types import SimpleNamespace
+    >>> space = SimpleNamespace(low=np.zeros(2), high=np.ones(2), shape=(2,))
+    >>> BoxSpaceDiscretizer(space, 10).discretize([0.1, 0.2])
+    12
     """
 
     def __init__(self, space: Space, resolution: ArrayLike) -> None:

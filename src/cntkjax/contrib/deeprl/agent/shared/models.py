@@ -35,9 +35,8 @@ def _dense(sizes: Sequence[int], outputs: int) -> Callable[..., Function]:
 class Models:
     """Networks by the sizes of their hidden layers, written as in a configuration file.
 
-    Example:
-        >>> Models.feedforward_network((3,), 2, "[4]")["f"].shape
-        (2,)
+    >>> Models.feedforward_network((3,), 2, "[4]")["f"].shape
+    (2,)
     """
 
     @staticmethod

@@ -8,9 +8,8 @@ from .settings import GENERAL, OPTIMIZATION, Settings
 class PolicyGradientParameters(Settings):
     """Networks, updates and optimization, from a file; see `table` for sections, options and defaults.
 
-    Example:
-        >>> PolicyGradientParameters("").update_frequency
-        64
+    >>> PolicyGradientParameters("").update_frequency
+    64
     """
 
     table = GENERAL | OPTIMIZATION | {

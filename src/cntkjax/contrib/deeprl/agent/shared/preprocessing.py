@@ -35,9 +35,8 @@ class Preprocessing(ABC):
 class SlidingWindow(Preprocessing):
     """The last `history_len` observations; zeros before the first.
 
-    Example:
-        >>> SlidingWindow((1,), 2).preprocess(np.ones(1)).tolist()
-        [[0.0], [1.0]]
+    >>> SlidingWindow((1,), 2).preprocess(np.ones(1)).tolist()
+    [[0.0], [1.0]]
     """
 
     def __init__(self, input_shape: Sequence[int], history_len: int = 4, dtype: DTypeLike = np.float32) -> None:

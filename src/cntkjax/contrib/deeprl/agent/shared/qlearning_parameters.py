@@ -10,9 +10,8 @@ from .settings import GENERAL, OPTIMIZATION, Settings
 class QLearningParameters(Settings):
     """Exploration, updates, memory and optimization, from a file; see `table` for sections, options and defaults.
 
-    Example:
-        >>> QLearningParameters("").minibatch_size
-        32
+    >>> QLearningParameters("").minibatch_size
+    32
     """
 
     table = GENERAL | OPTIMIZATION | {

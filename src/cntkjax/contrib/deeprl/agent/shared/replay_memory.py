@@ -22,11 +22,10 @@ class ReplayMemory:
 
     With priorities it is a sum tree: each inner node holds the sum of priorities below it; the leaves are transitions.
 
-    Example:
-        >>> memory = ReplayMemory(3)
-        >>> memory.store("state", 0, 1.0, None, 0)
-        >>> memory.sample_minibatch(2)
-        [(0, _Transition(state='state', action=0, reward=1.0, next_state=None, priority=0))]
+    >>> memory = ReplayMemory(3)
+    >>> memory.store("state", 0, 1.0, None, 0)
+    >>> memory.sample_minibatch(2)
+    [(0, _Transition(state='state', action=0, reward=1.0, next_state=None, priority=0))]
     """
 
     def __init__(self, capacity: int, prioritized: bool = False) -> None:
