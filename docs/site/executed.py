@@ -30,8 +30,9 @@ def requirements(text: str) -> list[str]:
     >>> requirements("Run `pip install 'cntkjax[onnx]' onnxruntime` first.")
     ['cntkjax[onnx]', 'onnxruntime']
     """
-    lines = [shlex.split(line) for line in re.findall(r"pip install ([^`\n]*)", text)]
-    return list(dict.fromkeys(name for line in lines if any("cntkjax[" in name for name in line) for name in line))
+    lines = [shlex.split(line) for line in re.findall(r"pip install ([^`\n&]*)", text)]
+    named = [name for line in lines if any("cntkjax[" in name for name in line) for name in line]
+    return list(dict.fromkeys(name for name in named if not name.startswith("-")))
 
 
 def run(page: Path, names: dict[str, Any]) -> None:
