@@ -111,7 +111,6 @@ class GradientExchange:
         self._errors = Cell(no_errors(shapes, devices.count))
         # How often minibatches had the same shapes on all workers, by these, and how often different ones, by "".
         self._met = Cell[Mapping[str, int]]({})
-        self._next_met: Mapping[str, int] = {}  # with the step that was agreed on last
         self._is_open = Cell(False)
 
     @property
@@ -156,8 +155,8 @@ class GradientExchange:
             return agreement
         met, common = self._met.value, own if alike else ""
         number = met.get(common, 0) + 1
-        self._next_met = {**met, common: number}
-        return agreement._replace(joins=bool(common) and number > met.get("", 0))
+        joins = bool(common) and number > met.get("", 0)
+        return agreement._replace(joins=joins, changes={self._met: {**met, common: number}})
 
     def in_one_program(self, agreement: Agreement) -> _InOneProgram:
         """See `Exchange`."""
@@ -210,11 +209,11 @@ class GradientExchange:
         """What is donated to the programs for this state."""
         return state, self._errors.value
 
-    def after(self, errors: Errors, sums: Sequence[Array]) -> Changes:
+    def after(self, agreement: Agreement, errors: Errors, sums: Sequence[Array]) -> Changes:
         """What changes when a program has returned these; `sums` are one of its results, to wait for."""
         if self.shares > 1 and platform() == "cpu":
             self._running.append(sums[0])
-        return {self._errors: errors, self._met: self._next_met, self._is_open: False}
+        return {**agreement.changes, self._errors: errors, self._is_open: False}
 
     # ---- what quantization has left out
     def errors(self) -> list[np.ndarray]:
@@ -268,7 +267,8 @@ class _InOneProgram(_Exchanged):
     def received(self, outputs: PyTree) -> tuple[StepOutputs, Changes]:
         """The outputs on this worker's first device."""
         computed, errors = outputs
-        return self._exchange.devices.of_this_process(computed), self._exchange.after(errors, computed.sums)
+        changes = self._exchange.after(self.agreement, errors, computed.sums)
+        return self._exchange.devices.of_this_process(computed), changes
 
 
 class _Separate(_Exchanged):
@@ -294,7 +294,8 @@ class _Separate(_Exchanged):
     def updated(self, outputs: PyTree) -> tuple[TrainedState, list[Array], Changes]:
         """The state and the sums on this worker's first device."""
         state, errors, sums = outputs
-        return *self._exchange.devices.of_this_process((state, sums)), self._exchange.after(errors, sums)
+        changes = self._exchange.after(self.agreement, errors, sums)
+        return *self._exchange.devices.of_this_process((state, sums)), changes
 
 
 def _in_1_bit(learners: Sequence[StepLearner], ways: Sequence[DataParallel | None]) -> list[Leaf]:

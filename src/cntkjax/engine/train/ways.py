@@ -28,12 +28,14 @@ class Agreement(NamedTuple):
     """What the workers know of a step.
 
     `samples`: of all workers. `ends_sweep`: whether a sweep ends on any; None if they have not told each other.
-    `joins`: whether all workers compute their gradients and learn from them in one program.
+    `joins`: whether all workers compute their gradients and learn from them in one program. `changes`: what is known
+    of such steps when this one is taken.
     """
 
     samples: int
     ends_sweep: bool | None = None
     joins: bool = True
+    changes: Changes = {}
 
 
 class Way(Protocol):
