@@ -144,7 +144,7 @@ def test_options_of_the_text_format(tmp_path):
     ("reader=[features=[dim=7]]", "dim = 7 is no odd multiple of the 2 numbers of a frame"),
     ("reader=[readerType=HTKMLReader]", "there is no readerType HTKMLReader; did you mean HTKMLFReader?"),
     ("reader=[readerType=Kaldi2Reader]", "Kaldi2Reader is not supported"),
-    ("reader=[readerType=LMSequenceReader]", "LMSequenceReader is not supported: convert the data to CNTK's text"),
+    ("reader=[readerType=Kaldi2Reader]", "Kaldi2Reader is not supported: convert the data to CNTK's text"),
 ])
 def test_mistakes(speech, further, message):
     with pytest.raises(ConfigError, match=re.escape(message)):

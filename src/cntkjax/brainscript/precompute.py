@@ -7,17 +7,16 @@ from typing import Any
 import numpy as np
 
 from ..graph.variable import set_value
-from ..io import MinibatchSource
 from ..ops import alias
 from ..train._sources import next_minibatch
 from .network import Network
-from .readers import streams_of
+from .readers import Source, streams_of
 
 _MINIBATCH = 16384  # samples
 _LEAST_DEVIATION = 1e-10
 
 
-def precompute(network: Network, source: MinibatchSource) -> None:
+def precompute(network: Network, source: Source) -> None:
     """Set the statistics of a network; the source ends after a sweep."""
     tallies = {name: _Tally() for _, name in network.statistics.values()}
     values = {name: alias(network.nodes[name]) for name in tallies}

@@ -22,6 +22,10 @@ def epoch_of(source: Any, epoch: int, size: int) -> Iterator[dict[str, int]]:
     `size`: of an epoch, in samples of the longest stream; 0 for a sweep. Epochs count from 0. Sources of users do not
     end for a while, so a session stops at a minibatch.
     """
+    if begins_anew(source):
+        source.begin_epoch(size)
+        yield {}
+        return
     limits = {"max_samples": (epoch + 1) * size} if size else {"max_sweeps": epoch + 1}
     if not hasattr(source, "end_at"):
         yield limits
@@ -36,6 +40,17 @@ def epoch_of(source: Any, epoch: int, size: int) -> Iterator[dict[str, int]]:
 def counts_labels(loss: Variable, inputs: Inputs) -> bool:
     """Whether the samples of the loss are others than the time steps of some input, as in classifying sequences."""
     return any(len(v.dynamic_axes) > 1 and v.dynamic_axes != loss.dynamic_axes for v in inputs)
+
+
+def begins_anew(source: Any) -> bool:
+    """Whether the source is one of CNTK's readers of sentences: each epoch begins at the start of the data."""
+    return hasattr(source, "begin_epoch")
+
+
+def _columns(data: MinibatchData) -> int:
+    """The number of time steps if all sequences were as long as the longest: these readers' minibatches have gaps."""
+    lengths = data.ragged.lengths
+    return data.num_samples if lengths is None else len(lengths) * int(lengths.max())
 
 
 def shared(source: Any) -> SessionSource:
@@ -73,6 +88,7 @@ class StepCounter(_Around):
         super().__init__(source)
         self._on_read, self._sums = on_read, sums
         self._names = {stream.name for stream in inputs.values()}
+        self._padded = begins_anew(source)
 
     def next_minibatch(
         self, samples: int, device: DeviceDescriptor | None = None, num_data_partitions: int = 1,
@@ -80,7 +96,8 @@ class StepCounter(_Around):
     ) -> Mapping[Any, MinibatchData]:
         """The next minibatch."""
         minibatch = read(self._source, samples, device, (partition_index, num_data_partitions))
-        steps = max((data.num_samples for info, data in minibatch.items() if info.name in self._names), default=0)
+        steps = max((_columns(data) if self._padded else data.num_samples
+                     for info, data in minibatch.items() if info.name in self._names), default=0)
         if self._sums and num_data_partitions > 1:
             steps = sum(int(count) for count in workers.gather("time steps", b"%d" % steps).wait())
         self._on_read(steps)

@@ -27,7 +27,7 @@ from ._learners import Factors, learners_of, momentum_per_sample, set_dropout_ra
 from ._meter import EpochPrinter, Meter
 from ._monitor import Monitor
 from ._observer import Observer
-from ._reader import StepCounter, counts_labels, epoch_of, shared
+from ._reader import StepCounter, begins_anew, counts_labels, epoch_of, shared
 from ._session import Session
 from ._text import ConfigError
 from ._trials import Trials
@@ -84,7 +84,7 @@ class BlockRun:
         self._validate = validate or (None if self._cv is None else self._tested)
         self._history = History()
         self._reader = shared(self._source)
-        if counts_labels(loss, self._inputs):
+        if counts_labels(loss, self._inputs) or begins_anew(self._source):
             sums = settings["parallelizationMethod"] == "dataParallelSGD"
             self._reader = StepCounter(self._reader, self._inputs, self._count_steps, sums)
 

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from ...graph.variable import set_value
-from ...io import MinibatchSource
 from ...ops import alias
 from ...sgd import ConfigError
 from ...train._sources import next_minibatch
 from ..models import function_of, load_network
 from ..network import Network
-from ..readers import open_reader, streams_of
+from ..readers import Source, open_reader, streams_of
 from .session import Command
 from .test import minibatch_size
 
@@ -65,7 +64,7 @@ def _normalizations(network: Network) -> Iterator[str]:
         yield from visit(name)
 
 
-def _estimate(node: Any, source: MinibatchSource, size: int, count: int) -> None:
+def _estimate(node: Any, source: Source, size: int, count: int) -> None:
     """The averages, over minibatches, of the mean and variance of what a node normalizes."""
     operand, _, _, mean, variance, seen = node.inputs
     value: Any = alias(operand)

@@ -52,9 +52,7 @@ class Evaluation:
         minibatches.
         Errors: ConfigError if there are no data.
         """
-        source = open_reader(self._reader, once=True, shuffled=False)
-        if epoch:
-            source.end_at(epoch)
+        source = open_reader(self._reader, once=True, shuffled=False, samples=epoch)
         inputs = streams_of(self._nodes, source)
         self._network.forget_epoch()
         whole, since = Sums(self._criteria), Sums(self._criteria)

@@ -29,9 +29,9 @@ def write(command: Command) -> None:
     if not names:
         raise ConfigError("the model has no output nodes: name nodes in outputNodeNames")
     path, form = command.block.text("outputPath"), output_format(command.block.block("format"))
-    source = open_reader(command.reader(), once=True, shuffled=False)
-    if epoch := command.block.integer("epochSize", 0):
-        source.end_at(epoch)
+    source = open_reader(
+        command.reader(), once=True, shuffled=False, samples=command.block.integer("epochSize", 0)
+    )
     values = {name: alias(network.nodes[name]) for name in names}
     inputs = streams_of([*values.values()], source)
     total = 0

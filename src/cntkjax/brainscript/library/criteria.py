@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from .table import integers, operation
 
 
@@ -32,6 +34,28 @@ def classification_error(
     """1 where the largest output is not the label's."""
     count = int(top[0].value.item()) if top else int(topN)
     return C.classification_error(z, labels, axis=-int(axis or 1), topN=count, name=name)
+
+
+@operation("ClassBasedCrossEntropyWithSoftmax")
+def class_based_cross_entropy(C: Any, labels: Any, x: Any, weights: Any, groups: Any, *, name: str) -> Any:
+    """The cross entropy of a word's class, and of the word among those of its class, from products with x.
+
+    Shapes, of CNTK: labels [4]: word, class, and the first word and the end of the class; x [n], weights [n x words],
+    groups [classes], before their softmax.
+    """
+    def indices(count: int) -> Any:
+        return C.Constant(np.arange(count, dtype=np.float32))
+
+    word, group, begin, end = (C.slice(labels, -1, i, i + 1) for i in range(4))
+    z = C.times(C.reshape(x, (-1,)), C.swapaxes(weights, -1, -2))
+    words = indices(weights.shape[0])
+    inside = C.element_times(C.greater_equal(words, begin), C.less(words, end))
+    z = C.element_select(inside, z, C.Constant(-1e30))
+    groups = C.reshape(groups, (-1,))
+    return C.plus(
+        C.cross_entropy_with_softmax(groups, C.equal(indices(groups.shape[0]), group)),
+        C.cross_entropy_with_softmax(z, C.equal(words, word)), name=name,
+    )
 
 
 @operation("CrossEntropy")

@@ -28,6 +28,15 @@ def transpose_times(C: Any, a: Any, b: Any, *, outputRank: float = 1, name: str)
     return C.times(b, C.swapaxes(a, -1, -2), output_rank=int(outputRank), name=name)
 
 
+@operation("LookupTable")
+def lookup_table(C: Any, a: Any, b: Any, *, name: str) -> Any:
+    """The product of a matrix with each part of a column that is as long as the matrix is wide, one after the other."""
+    parts = b.shape[-1] // a.shape[0] if b.shape and min(a.shape[0], b.shape[-1]) > 0 else 1
+    if parts == 1:
+        return C.times(b, a, name=name)
+    return C.reshape(C.times(C.reshape(b, (parts, a.shape[0])), a), (parts * a.shape[1],), name=name)
+
+
 @operation("KhatriRaoProduct")
 def khatri_rao(C: Any, a: Any, b: Any, *, name: str) -> Any:
     """All products of an element of one column and an element of the other."""

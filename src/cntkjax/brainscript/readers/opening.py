@@ -13,10 +13,13 @@ from ...sgd.keys import nearest
 from ...variables import Variable
 from ..configuration import Block, assignments, elements, inside
 from .images import base64_deserializer, image_deserializer, image_reader
+from .sentences import Corpus, SentenceSource
 from .speech import feature_deserializers, label_deserializers, lattice_deserializers, speech_deserializers
 from .text import text_deserializer
+from .words import language_corpus, understanding_corpus
 
 Deserializer = Callable[[Block], Sequence[Any]]
+Source = MinibatchSource | SentenceSource
 
 DESERIALIZERS: Mapping[str, Deserializer] = {
     "CNTKTextFormatDeserializer": text_deserializer, "ImageDeserializer": image_deserializer,
@@ -27,19 +30,39 @@ READERS: Mapping[str, Deserializer] = {
     "CNTKTextFormatReader": text_deserializer, "ImageReader": image_reader, "HTKMLFReader": speech_deserializers,
     "HTKDeserializers": speech_deserializers,
 }
+CORPORA: Mapping[str, Callable[[Block], Corpus]] = {
+    "LMSequenceReader": language_corpus, "LUSequenceReader": understanding_corpus,
+}
 _UNSUPPORTED = (
     "UCIFastReader", "KaldiReader", "Kaldi2Reader", "LibSVMBinaryReader", "DSSMReader", "SparsePCReader",
-    "BinaryReader", "LMSequenceReader", "LUSequenceReader",
+    "BinaryReader",
 )  # fmt: skip
 _RANDOMIZATION = ("randomize", "randomizationWindow", "sampleBasedRandomizationWindow", "randomizationSeed")
 
 
-def open_reader(block: Block, *, once: bool = False, shuffled: bool = True) -> MinibatchSource:
+def open_reader(block: Block, *, once: bool = False, shuffled: bool = True, samples: int = 0) -> Source:
     """The source of a reader block.
 
-    `once`: it ends after a sweep. `shuffled`: False reads the data in their order, whatever the block says.
+    `once`: it ends after a sweep. `shuffled`: False reads the data in their order, whatever the block says. `samples`:
+    it ends after so many, if not 0.
     Errors: ConfigError for keys and values that cannot be used; those of the source for files that cannot be read.
     """
+    source = _sentences(block) or _files(block, once, shuffled)
+    if samples and isinstance(source, SentenceSource):
+        source.begin_epoch(samples)
+    elif samples:
+        source.end_at(samples)
+    return source
+
+
+def _sentences(block: Block) -> SentenceSource | None:
+    """The source of a reader of text."""
+    name = block.text("readerType").lower() if block.own("deserializers") is None else ""
+    read = next((read for key, read in CORPORA.items() if key.lower() == name.removesuffix(".dll")), None)
+    return None if read is None else SentenceSource(read(block))
+
+
+def _files(block: Block, once: bool, shuffled: bool) -> MinibatchSource:
     deserializers = _deserializers(block)
     window = _window(block) if shuffled else {"randomize": False}
     return MinibatchSource(
@@ -67,9 +90,10 @@ def _kind(block: Block, key: str, kinds: Mapping[str, Deserializer]) -> Deserial
     if value.lower() in (name.lower() for name in _UNSUPPORTED):
         raise text.at(0).error(f"{value} is not supported: convert the data to CNTK's text format, and read them with "
                                "CNTKTextFormatReader")
-    guess = nearest(value, kinds)
+    names = [*kinds, *(CORPORA if kinds is READERS else ())]
+    guess = nearest(value, names)
     raise text.at(0).error(f"there is no {key} {value}; " + (f"did you mean {guess}?" if guess else
-                                                            f"there are {', '.join(kinds)}"))
+                                                            f"there are {', '.join(names)}"))
 
 
 def _reads_frames(block: Block) -> bool:
@@ -98,7 +122,7 @@ def _truncation(block: Block) -> int:
     return block.integer("truncationLength", 0) or int(block.array("minibatchSize")[0])
 
 
-def streams_of(nodes: Sequence[Variable | Function], source: MinibatchSource) -> dict[Any, StreamInformation]:
+def streams_of(nodes: Sequence[Variable | Function], source: Source) -> dict[Any, StreamInformation]:
     """{input of the nodes: the stream of its name}. Errors: ConfigError if there is none."""
     streams = {info.name: info for info in source.stream_infos()}
     found = {}
@@ -113,4 +137,4 @@ def streams_of(nodes: Sequence[Variable | Function], source: MinibatchSource) ->
     return found
 
 
-__all__ = ["open_reader", "streams_of"]
+__all__ = ["Source", "open_reader", "streams_of"]

@@ -1,0 +1,194 @@
+"""LMSequenceReader and LUSequenceReader: sentences of words, with the next words or with labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ...io import StreamInformation
+from ...sgd import ConfigError
+from ..configuration import Block
+from .sentences import Corpus, Pieces, Rows, grouped, one_hot
+
+
+class Word(NamedTuple):
+    """A line of a word class file: the word, how often it occurs, and its class. Its index is the line's number."""
+
+    word: str
+    occurrences: int
+    group: int
+
+
+def language_corpus(block: Block) -> Corpus:
+    """The text of a LMSequenceReader block: a sentence on each line; the label of a word is the next one."""
+    path, classes = block.text("file"), read_classes(block.text("wordclass")) if "wordclass" in block else []
+    lines = [(number, line.split()) for number, line in _lines(path)]
+    words = [each.word for each in classes] or _vocabulary(_part(block, "labelIn"), lines)
+    find = _finder(words, block.text("unk", "<unk>"), "wordclass" if classes else "labelIn")
+    for number, line in lines:
+        if len(line) == 1:
+            raise ConfigError(f"{path}, line {number}: '{line[0]}' is one word, which no other one follows")
+    sentences = [[find(word, path, number) for word in line] for number, line in lines if line]
+    inputs = np.array([word for line in sentences for word in line[:-1]], np.int64)
+    following = np.array([word for line in sentences for word in line[1:]], np.int64)
+    width = _part(block, "labelIn").integer("labelDim", len(words))
+    labels: Rows = one_hot(following[:, None], width)
+    if classes:
+        labels = _with_classes(following, np.array([each.group for each in classes]))
+    limit = block.integer("nbruttsineachrecurrentiter", 0)
+    ends = np.cumsum([len(line) - 1 for line in sentences])
+    pieces = np.stack([np.concatenate([[0], ends[:-1]]), ends], 1) if sentences else np.zeros((0, 2), np.int64)
+    return Corpus(_streams(one_hot(inputs[:, None], width), labels), pieces, partial(_by_length, limit=limit))
+
+
+def _by_length(sentences: Pieces, size: int, limit: int) -> list[Pieces]:
+    """Minibatches of sentences of the same length, with as many as fit: one more word of each is counted (log)."""
+    def together(length: int) -> int:
+        fitting = max((size - 1) // (length + 1), 1)
+        return min(fitting, limit) if limit > 0 else fitting
+
+    return grouped(sentences, together, equal=True)
+
+
+def understanding_corpus(block: Block) -> Corpus:
+    """The text of a LUSequenceReader block: lines of a word and its label, sentences apart by blank lines."""
+    path, words, labels = block.text("file"), _part(block, "labelIn"), _part(block, "labels")
+    vocabulary, classes = _tokens(words), _tokens(labels)
+    find = _finder(vocabulary, block.text("unk", "<unk>"), "the token file of labelIn")
+    find_label = _finder(classes, None, "the token file of labels")
+    replaced = _word_map(block) if words.flag("useWordMap", False) else {}
+    ending = words.text("endSequence", "")
+    indices, outputs, ends = [], [], []
+    for number, line in _lines(path):
+        columns = line.split()
+        if len(columns) not in (0, 2):
+            raise ConfigError(f"{path}, line {number}: '{line.strip()}' is no word with its label; files with other "
+                              "columns are not supported")
+        if columns:
+            indices.append(find(replaced.get(columns[0], columns[0]), path, number))
+            outputs.append(find_label(columns[1], path, number))
+        if not columns or columns[0] == ending:
+            ends.append(len(indices))
+    bounds = np.unique([0, *ends, len(indices)])
+    sentences = np.stack([bounds[:-1], bounds[1:]], 1)
+    offsets = [int(offset) for offset in block.array("wordContext")] or [0]
+    features = _in_context(np.array(indices, np.int64), sentences, offsets, len(vocabulary))
+    together = max(block.integer("nbruttsineachrecurrentiter", 1), 1)
+    equal = block.flag("equalLength", True)
+    return Corpus(
+        _streams(features, one_hot(np.array(outputs, np.int64)[:, None], len(classes))), sentences,
+        lambda pieces, size: grouped(_cut(pieces, size // 2 + 1), lambda length: together, equal),
+    )
+
+
+def _cut(sentences: Pieces, longest: int) -> Pieces:
+    """Sentences of at most some length: what is longer goes on word by word (log)."""
+    pieces = []
+    for begin, end in sentences:
+        first = min(begin + longest, end)
+        pieces += [(begin, first), *((word, word + 1) for word in range(first, end))]
+    return np.array(pieces, np.int64).reshape(-1, 2)
+
+
+def _in_context(words: np.ndarray, sentences: Pieces, offsets: Sequence[int], size: int) -> Rows:
+    """One-hot vectors of the words at some offsets; beyond its ends a sentence goes on with its first or last word."""
+    lengths = np.diff(sentences)[:, 0]
+    first, last = np.repeat(sentences[:, 0], lengths), np.repeat(sentences[:, 1] - 1, lengths)
+    places = np.arange(len(words))
+    columns = [words[np.clip(places + offset, first, last)] + i * size for i, offset in enumerate(offsets)]
+    return one_hot(np.stack(columns, 1), size * len(offsets))
+
+
+def _with_classes(words: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Labels of the class-based softmax: word, class, and the first word and the end of the class."""
+    begins = np.searchsorted(groups, groups[words], "left")
+    ends = np.searchsorted(groups, groups[words], "right")
+    return np.stack([words, groups[words], begins, ends], 1).astype(np.float32)
+
+
+def _streams(features: Rows, labels: Rows) -> Mapping[StreamInformation, Rows]:
+    found = {}
+    for number, (name, rows) in enumerate((("features", features), ("labels", labels))):
+        is_dense = isinstance(rows, np.ndarray)
+        width = rows.shape[1] if isinstance(rows, np.ndarray) else rows.width
+        found[StreamInformation(name, number, "dense" if is_dense else "sparse", np.float32, (width,))] = rows
+    return found
+
+
+def read_classes(path: str) -> list[Word]:
+    """The lines of a word class file: index, count, word, class. Errors: ConfigError for other lines."""
+    found: list[Word] = []
+    for number, line in _lines(path):
+        columns = line.split()
+        if not columns:
+            continue
+        if len(columns) != 4 or not (columns[0] + columns[1] + columns[3]).isdigit() or int(columns[0]) != len(found):
+            raise ConfigError(f"{path}, line {number}: '{line.strip()}' is not index, count, word and class, with "
+                              "indices 0, 1, 2, ...")
+        found.append(Word(columns[2], int(columns[1]), int(columns[3])))
+        before = found[-2].group if found[1:] else 0
+        if found[-1].group not in (before, before + bool(found[1:])):
+            raise ConfigError(f"{path}, line {number}: class {columns[3]} follows class {before}; classes have to be "
+                              "0, 1, 2, ... in the order of the words")
+    return found
+
+
+def _vocabulary(part: Block, lines: Sequence[tuple[int, list[str]]]) -> list[str]:
+    """The words of labelMappingFile, or those of the text in the order of their first appearance."""
+    file = part.text("labelMappingFile", "")
+    if file and Path(file).is_file():
+        return [line.strip() for _, line in _lines(file) if line.strip()]
+    return list(dict.fromkeys(word for _, line in lines for word in line))
+
+
+def _tokens(part: Block) -> list[str]:
+    """The words of a token file, one a line."""
+    return [line.strip() for _, line in _lines(part.text("token")) if line.strip()]
+
+
+def _word_map(block: Block) -> dict[str, str]:
+    """What words are replaced with."""
+    path = block.text("wordMap")
+    pairs = [(number, line.split()) for number, line in _lines(path)]
+    wrong = next(((number, pair) for number, pair in pairs if len(pair) not in (0, 2)), None)
+    if wrong is not None:
+        raise ConfigError(f"{path}, line {wrong[0]}: '{' '.join(wrong[1])}' is no word with the one it becomes")
+    return {pair[0]: pair[1] for _, pair in pairs if pair}
+
+
+def _finder(words: Sequence[str], unknown: str | None, where: str) -> Callable[[str, str, int], int]:
+    """What gives the index of a word; others have that of `unknown`. Errors: ConfigError for a word without index."""
+    indices = {word: index for index, word in enumerate(words)}
+    default = None if unknown is None else indices.get(unknown)
+
+    def find(word: str, path: str, number: int) -> int:
+        index = indices.get(word, default)
+        if index is None:
+            unlisted = "" if unknown is None else f", nor is unk = {unknown}"
+            raise ConfigError(f"{path}, line {number}: {word} is not in {where}{unlisted}")
+        return index
+
+    return find
+
+
+def _part(block: Block, name: str) -> Block:
+    part = block.block(name)
+    if part is None:
+        raise block.missing(name)
+    return part
+
+
+def _lines(path: str) -> Iterator[tuple[int, str]]:
+    """The lines of a file, with their numbers. Errors: ConfigError for a file that cannot be read."""
+    try:
+        text = Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    return enumerate(text.split("\n"), 1)
+
+
+__all__ = ["Word", "language_corpus", "read_classes", "understanding_corpus"]

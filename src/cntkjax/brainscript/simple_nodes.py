@@ -1,0 +1,54 @@
+"""Nodes of the networks of SimpleNetworkBuilder."""
+
+from __future__ import annotations
+
+from ..sgd import ConfigError
+from .configuration import Block
+from .nodes import Node
+
+_ACTIVATIONS = ("Sigmoid", "Tanh", "RectifiedLinear")
+_CRITERIA = ("CrossEntropyWithSoftmax", "SquareError", "CrossEntropy", "ClassificationError", "Logistic")
+CLASS_BASED = "ClassBasedCrossEntropyWithSoftmax"
+_OTHER_NAMES = {"ErrorPrediction": "ClassificationError", "ClassCrossEntropyWithSoftmax": CLASS_BASED}
+
+
+class Nodes:
+    """Makes nodes, with the seeds that CNTK gives to parameters: 1, 2, 3, ... in order of creation."""
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self._seed = block.integer("randomSeedOffset", 0)
+
+    def node(self, operation: str, name: str, *inputs: Node, **options: object) -> Node:
+        """A node at the place of the block."""
+        return Node(operation, name, list(inputs), dict(options), self.block.place)
+
+    def weight(self, name: str, rows: int, columns: int) -> Node:
+        """A matrix of random numbers."""
+        self._seed += 1
+        return self.node(
+            "LearnableParameter", name, shape=[rows, columns], randomSeed=self._seed,
+            init="uniform" if self.block.flag("uniformInit", True) else "gaussian",
+            initValueScale=self.block.number("initValueScale", 1.0),
+        )
+
+    def bias(self, name: str, rows: int, value: float = 0.0) -> Node:
+        """A column of equal numbers."""
+        return self.node("LearnableParameter", name, shape=[rows, 1], init="fixedValue", initValue=value)
+
+    def activations(self, count: int) -> list[str]:
+        """The operation of each hidden layer; the last one that is listed holds for the rest."""
+        types = self.block.array("layerTypes") or ["Sigmoid"]
+        found = [next((each for each in _ACTIVATIONS if each.lower() == kind.lower()), kind) for kind in types]
+        for kind in found:
+            if kind not in _ACTIVATIONS:
+                raise ConfigError(f"layerTypes = {kind}: the types of layers are {', '.join(_ACTIVATIONS)}")
+        return [found[min(i, len(found) - 1)] for i in range(count)]
+
+    def criterion(self, key: str, default: str = "CrossEntropyWithSoftmax") -> str:
+        """The operation of a criterion."""
+        found = self.block.choice(key, (*_CRITERIA, CLASS_BASED, *_OTHER_NAMES), default)
+        return _OTHER_NAMES.get(found, found)
+
+
+__all__ = ["CLASS_BASED", "Nodes"]

@@ -1,0 +1,172 @@
+"""LMSequenceReader and LUSequenceReader, class-based softmax, and the recurrent networks that are trained with them."""
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+from cntkjax.brainscript.command_line import main
+from cntkjax.brainscript.configuration import load
+from cntkjax.brainscript.library.package import PACKAGE
+from cntkjax.brainscript.library.table import OPERATIONS
+from cntkjax.brainscript.readers import open_reader
+from cntkjax.sgd import ConfigError
+
+CLASSES = "0 9 </s> 0\n1 5 a 0\n2 4 <unk> 1\n3 3 b 1\n4 1 c 2\n"
+TEXT = "</s> a b </s>\n</s> c a </s>\n</s> b </s>\n</s> a zebra </s>\n"
+IOB = "BOS O\nfly O\nto O\nrome B\nEOS O\n\nBOS O\nto O\nparis B\nEOS O\n\n\n"
+LM = """
+reader = [ readerType = LMSequenceReader ; file = "$Data$/text" ; wordclass = "$Data$/classes" ; unk = "<unk>"
+    nbruttsineachrecurrentiter = 0
+    labelIn = [ labelDim = 5 ; beginSequence = "</s>" ; endSequence = "</s>" ] ; labels = [ labelType = NextWord ] ]
+"""
+LU = """
+reader = [ readerType = LUSequenceReader ; file = "$Data$/iob" ; wordContext = -1:0:1 ; unk = "<unk>"
+    wordmap = "$Data$/map" ; nbruttsineachrecurrentiter = 10 ; equalLength = false
+    labelIn = [ token = "$Data$/words" ; useWordMap = true ; beginSequence = "BOS" ; endSequence = "EOS" ]
+    labels = [ token = "$Data$/labels" ] ]
+"""
+TRAIN = """
+command = Train:Test ; modelPath = "$Data$/model" ; deviceId = -1
+Train = [ action = train
+    SimpleNetworkBuilder = [ rnnType = KIND ; layerSizes = SIZES ; recurrentLayer = 1:2 ; lookupTableOrder = ORDER
+        initValueScale = 20 ; trainingCriterion = CRITERION ; evalCriterion = CRITERION ; nbrClass = 3 ]
+    SGD = [ minibatchSize = 16 ; epochSize = 0 ; maxEpochs = 8 ; learningRatesPerSample = 0.5 ; momentumPerMB = 0 ] ]
+Test = [ action = test ; minibatchSize = 16 ]
+"""
+
+
+@pytest.fixture
+def data(tmp_path):
+    for name, text in {
+        "classes": CLASSES, "text": TEXT, "iob": IOB,
+        "map": "paris <unk>\nto to\nfly fly\nrome rome\nBOS BOS\nEOS EOS\n",
+        "words": "BOS\nEOS\nfly\nrome\nto\n<unk>\n", "labels": "B\nO\n",
+    }.items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def source(data, text, **options):
+    (data / "c.cntk").write_text(text)
+    extra = [f"reader=[{key}={value}]" for key, value in options.items()]
+    return open_reader(load([f"configFile={data}/c.cntk", f"Data={data}", *extra]).block("reader"))
+
+
+def test_next_words_are_labels_with_their_classes_and_unknown_words_are_unk(data):
+    reader = source(data, LM)
+    minibatch = reader.next_minibatch(100)
+    features, labels = (minibatch[reader[name]].as_sequences() for name in ("features", "labels"))
+    assert [[int(row.argmax()) for row in np.asarray(each.todense())] for each in features] == [
+        [0, 1, 3], [0, 4, 1], [0, 1, 2]
+    ]
+    assert labels[0].tolist() == [[1, 0, 0, 2], [3, 1, 2, 4], [0, 0, 0, 2]]
+    assert reader.next_minibatch(100)[reader["features"]].num_samples == 2  # the shorter sentence
+    assert not reader.next_minibatch(100)
+
+
+@pytest.mark.parametrize(("size", "sizes"), [(9, [6, 2, 3]), (8, [3, 3, 2, 3]), (1, [3, 3, 2, 3])])
+def test_minibatches_hold_sentences_of_one_length_as_many_as_fit(data, size, sizes):
+    reader = source(data, LM)
+    found = []
+    while minibatch := reader.next_minibatch(size):
+        found.append(minibatch[reader["labels"]].num_samples)
+    assert found == sizes
+
+
+def test_epochs_end_with_a_whole_minibatch_and_begin_anew(data):
+    reader = source(data, LM, nbruttsineachrecurrentiter=1)
+    for _ in range(2):
+        reader.begin_epoch(5)
+        found = []
+        while minibatch := reader.next_minibatch(100):
+            found.append(minibatch[reader["labels"]].num_samples)
+        assert found == [3, 3]
+
+
+def test_without_classes_labels_are_words(data):
+    reader = source(data, LM.replace('wordclass = "$Data$/classes" ;', ""), unk="a")
+    minibatch = reader.next_minibatch(100)
+    assert reader["labels"].is_sparse
+    assert minibatch[reader["labels"]].asarray().argmax(-1)[0].tolist() == [1, 2, 0]  # words in order of appearance
+
+
+def test_words_have_labels_and_neighbours_within_their_sentence(data):
+    reader = source(data, LU)
+    minibatch = reader.next_minibatch(1000)
+    features, labels = (minibatch[reader[name]].asarray() for name in ("features", "labels"))
+    assert features.shape == (2, 5, 18) and labels.argmax(-1)[0].tolist() == [1, 1, 1, 0, 1]
+    words = features.reshape(2, 5, 3, 6).argmax(-1)
+    assert words[0].tolist() == [[0, 0, 2], [0, 2, 4], [2, 4, 3], [4, 3, 1], [3, 1, 1]]
+    assert words[1, 2].tolist() == [4, 5, 1]  # paris is mapped to <unk>
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    (("text", "</s> a\n</s>\n"), r"text, line 2: '</s>' is one word"),
+    (("classes", "0 9 </s> 0\n1 5 a\n"), r"classes, line 2: '1 5 a' is not index, count, word and class"),
+    (("classes", "0 9 </s> 1\n1 5 a 0\n"), "classes have to be 0, 1, 2"),
+    (("classes", CLASSES.replace("<unk>", "d")), "text, line 4: zebra is not in wordclass, nor is unk = <unk>"),
+])  # fmt: skip
+def test_faults_of_language_files_are_named(data, change, message):
+    (data / change[0]).write_text(change[1])
+    with pytest.raises(ConfigError, match=message):
+        source(data, LM)
+
+
+def test_faults_of_labelled_files_are_named(data):
+    (data / "iob").write_text("BOS O\nfly O X\n")
+    with pytest.raises(ConfigError, match="iob, line 2: 'fly O X' is no word with its label"):
+        source(data, LU)
+    (data / "iob").write_text("BOS Z\n")
+    with pytest.raises(ConfigError, match="iob, line 1: Z is not in the token file of labels"):
+        source(data, LU)
+    with pytest.raises(ConfigError, match="did you mean LUSequenceReader"):
+        source(data, LU.replace("LUSequenceReader", "LUSequencReader"))
+
+
+@pytest.mark.parametrize(("kind", "reader", "sizes", "order", "criterion"), [
+    ("LSTM", LU, "18:3:4:2", 3, "CrossEntropyWithSoftmax"), ("SIMPLERNN", LU, "18:4:2", 1, "CrossEntropyWithSoftmax"),
+    ("CLASSLSTM", LM, "5:3:4:5", 1, "classCrossEntropyWithSoftmax"),
+    ("CLASSLM", LM, "5:4:5", 1, "ClassCrossEntropyWithSoftmax"),
+])  # fmt: skip
+def test_recurrent_networks_learn(data, capfd, kind, reader, sizes, order, criterion):
+    text = TRAIN
+    for name, value in (("KIND", kind), ("SIZES", sizes), ("ORDER", str(order)), ("CRITERION", criterion)):
+        text = text.replace(name, value)
+    (data / "c.cntk").write_text(text + reader)
+    assert main([f"configFile={data}/c.cntk", f"Data={data}"]) == 0
+    log = capfd.readouterr().err
+    losses = [float(line.split(" = ")[1].split(" *")[0]) for line in log.splitlines() if "[Training]" in line]
+    assert len(losses) == 8 and losses[-1] < 0.9 * losses[0]
+    assert "perplexity = " in log.split("Final Results")[1]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_class_based_softmax_multiplies_the_probabilities_of_class_and_word(dtype):
+    rng = np.random.default_rng(0)
+    hidden, weights, groups = rng.normal(size=(3, 4)), rng.normal(size=(5, 4)), rng.normal(size=(3, 3))
+    labels = np.array([[1, 0, 0, 2], [2, 1, 2, 4], [4, 2, 4, 5]], dtype)
+    with C.default_options(dtype=dtype):
+        x, g = C.input_variable(4, needs_gradient=True), C.input_variable(3, needs_gradient=True)
+        y = C.input_variable(4)
+        w = C.parameter(init=weights.astype(dtype))
+        loss = OPERATIONS["ClassBasedCrossEntropyWithSoftmax"].build(PACKAGE, y, x, w, g, name="loss")
+    given = {x: hidden.astype(dtype), y: labels, g: groups.astype(dtype)}
+
+    def expected(hidden, weights, groups):
+        total = 0.0
+        for h, (word, group, begin, end), c in zip(hidden, labels.astype(int), groups, strict=True):
+            z = weights[begin:end] @ h
+            total += np.log(np.exp(z).sum()) - z[word - begin] + np.log(np.exp(c).sum()) - c[group]
+        return total
+
+    assert loss.eval(given).sum() == pytest.approx(expected(hidden, weights, groups), rel=1e-5)
+    gradients = loss.grad(given, wrt=[x, w, g])
+    for variable, values in zip((x, w, g), (hidden, weights, groups), strict=True):
+        numeric = np.zeros_like(values)
+        for i in np.ndindex(values.shape):
+            change = np.zeros_like(values)
+            change[i] = 1e-6
+            sums = [expected(*(each + sign * change if each is values else each for each in (hidden, weights, groups)))
+                    for sign in (1, -1)]
+            numeric[i] = (sums[0] - sums[1]) / 2e-6
+        np.testing.assert_allclose(np.reshape(gradients[variable], values.shape), numeric, rtol=2e-5, atol=1e-5)
