@@ -90,7 +90,7 @@ class Call:
         owner = accident.obj if isinstance(accident, AttributeError) else None
         if owner is not None and any(owner is piece for value in arguments.values() for piece in _pieces(value)):
             return True
-        if all(self._is_proven(name, value) for name, value in arguments.items()):
+        if not isinstance(accident, MemoryError) and all(map(self._is_proven, arguments, arguments.values())):
             return False
         is_plain = type(owner).__module__ in ("builtins", "numpy") and not isinstance(owner, ModuleType)
         return owner is None or is_plain
@@ -99,7 +99,8 @@ class Call:
         annotation = self.annotations.get(name)
         if annotation is None or not annotation.accepts(value):
             return False
-        return annotation.exact or all(isinstance(p, _CONTAINERS) or _is_own(p) for p in _pieces(value))
+        items = [piece for piece in _pieces(value) if not isinstance(piece, _CONTAINERS)]
+        return annotation.exact or (items != [] and all(map(_is_own, items)))
 
 
 def _is_own(value: object) -> bool:
