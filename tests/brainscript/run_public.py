@@ -57,6 +57,10 @@ CASES = (
          f"{_TESTS}/ParallelTraining/Data", ("precision=float", _GRADIENTS.format(32)), 1e-5),
     Case("ParallelTraining/NoQuantization/DoublePrecision", f"{_TESTS}/ParallelTraining/SimpleMultiGPU.cntk",
          f"{_TESTS}/ParallelTraining/Data", ("precision=double", _GRADIENTS.format(64)), 1e-5),
+    Case("ParallelTraining/NoQuantization/SinglePrecision", f"{_TESTS}/ParallelTraining/SimpleMultiGPU.cntk",
+         f"{_TESTS}/ParallelTraining/Data", ("precision=float", _GRADIENTS.format(32)), 2e-5, workers=4),
+    Case("ParallelTraining/NoQuantization/DoublePrecision", f"{_TESTS}/ParallelTraining/SimpleMultiGPU.cntk",
+         f"{_TESTS}/ParallelTraining/Data", ("precision=double", _GRADIENTS.format(64)), 1e-5, workers=4),
     Case("Text/SequenceClassification", f"{_TESTS}/Text/SequenceClassification/Config/seqcla.cntk",
          f"{_TESTS}/Text/SequenceClassification/Data", (), 0.06),
     Case("Examples/Text/SLU", f"{_SLU}/Config/rnnlu.cntk", f"{_TESTS}/Text/SLU",
@@ -94,9 +98,13 @@ def log_of(case: Case, folder: str) -> str:
         f"configFile={PUBLIC / case.config}", f"currentDirectory={data}", f"DataDir={data}", f"RunDir={folder}",
         f"OutputDir={folder}", f"ConfigDir={(PUBLIC / case.config).parent}", "DeviceId=-1", "stderr=-", *case.arguments,
     ]
-    program = "import sys; from cntkjax.brainscript.command_line import main; sys.exit(main())"
-    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
-    return done.stderr if done.returncode == 0 else f"{done.stderr}\nexit status {done.returncode}"
+    program = Path(folder) / "cntk.py"
+    program.write_text("import sys; from cntkjax.brainscript.command_line import main; sys.exit(main())")
+    launch = ["-m", "cntkjax", "launch", "-n", str(case.workers)] if case.workers > 1 else []
+    command = [sys.executable, *launch, str(program), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    log = done.stdout + done.stderr
+    return log if done.returncode == 0 else f"{log}\nexit status {done.returncode}"
 
 
 def epochs_in(log: str) -> list[dict[str, float]]:

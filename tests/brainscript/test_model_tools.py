@@ -69,7 +69,7 @@ def test_an_exported_model_gives_the_same_values_in_onnx_runtime(run):
     assert "Nodes p are written to net.dnn.onnx" in log
     session = onnxruntime.InferenceSession("net.dnn.onnx", providers=["CPUExecutionProvider"])
     values = data[:5].astype(np.float32)
-    found = [session.run(None, {session.get_inputs()[0].name: row[None]})[0] for row in values]
+    (found,) = session.run(None, {session.get_inputs()[0].name: values})
     network = load_network("net.dnn")
     expected = network.nodes["p"].owner.eval({network.nodes["x"]: values})
     np.testing.assert_allclose(np.reshape(found, expected.shape), expected, rtol=1e-5)

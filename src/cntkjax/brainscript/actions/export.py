@@ -10,6 +10,8 @@ from ...sgd import ConfigError
 from ..models import load_network
 from .session import Command, named_nodes
 
+_OPSET = 17  # leaves the size of batches open
+
 
 def export_model(command: Command) -> None:
     """Write the output nodes of a model to ``outputModelPath``, by default ``modelPath.onnx``."""
@@ -19,7 +21,7 @@ def export_model(command: Command) -> None:
         raise ConfigError("the model has no output nodes: name nodes in outputNodeNames")
     path = Path(block.text("outputModelPath", f"{command.model_path}.onnx"))
     path.parent.mkdir(parents=True, exist_ok=True)
-    combine([network.nodes[name] for name in names]).save(str(path), ModelFormat.ONNX)
+    combine([network.nodes[name] for name in names]).save(str(path), ModelFormat.ONNX, opset=_OPSET)
     command.log.line(f"Nodes {', '.join(names)} are written to {path}")
 
 

@@ -82,7 +82,7 @@ def _reader(command: Command) -> Iterator[str]:
 
 def _training(command: Command, network: Network) -> Iterator[str]:
     """The training with the SGD block."""
-    criteria = [names[0] for names in (network.roles["criterion"], network.roles["evaluation"]) if names]
+    criteria = [*network.roles["criterion"][:1], *network.roles["evaluation"]]
     if not network.roles["criterion"]:
         raise ConfigError("No criterion node was specified: the network has none; name one in criterionNodes")
     if network.statistics:

@@ -1,0 +1,136 @@
+"""Writes docs/brainscript_inventory.md: which public configurations of CNTK's makers run, and why others do not.
+
+Nothing of them is in this repository; they are read from the tree that ``run_public`` describes:
+
+    python -m tests.brainscript.inventory > docs/brainscript_inventory.md
+
+A configuration is read, its networks are built without data, and its actions and readers are looked up. Names of files
+are those of the public tree.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from cntkjax.brainscript.actions import ACTIONS
+from cntkjax.brainscript.actions.building import built, has_builder
+from cntkjax.brainscript.actions.session import Command
+from cntkjax.brainscript.configuration import Block, load
+from cntkjax.brainscript.language.parser import parse_members
+from cntkjax.brainscript.language.networks import include_file
+from cntkjax.brainscript.log import Log
+from cntkjax.brainscript.mel.commands import commands
+from cntkjax.brainscript.ndl.reader import Reader
+from cntkjax.brainscript.readers.opening import READERS
+from cntkjax.brainscript.source import Text
+from cntkjax.sgd import ConfigError
+
+from .run_public import PUBLIC
+
+_SECONDS = 120  # of processor time for a configuration
+_HEAD = """# Public configurations
+
+The public tree of CNTK (Examples, Tests/EndToEndTests, Tutorials, Manual) has these files for its command line. All of them are read without error
+but those marked "not read". *runs* means that the networks are built, and that actions and readers are supported; whether it trains depends on the data,
+most of which the tree does not have. `tests/brainscript/run_public.py` compares the losses of those whose data are there with Microsoft's logs, and
+`tests/brainscript/run_networks.py` the nodes of networks. This page is written by `python -m tests.brainscript.inventory`.
+
+"""
+
+
+def files() -> Iterator[Path]:
+    """All files of the command line, label files excluded."""
+    for path in sorted(PUBLIC.rglob("*")):
+        if path.suffix in (".cntk", ".ndl", ".bs", ".mel") and ".mlf." not in path.name:
+            yield path
+
+
+def state_of(path: Path) -> tuple[str, str]:
+    """What a file is, and whether it runs."""
+    text = Text(path.name, path.read_text(encoding="utf-8-sig", errors="replace"))
+    if path.suffix == ".ndl":
+        Reader().read(Text(path.name, re.sub(r"\$\w+\$", "value", text.content)))
+        return "network in NDL", "read"
+    if path.suffix == ".bs":
+        parse_members(Text(path.name, re.sub(r"\$\w+\$", "value", text.content)), include_file)
+        return "network in BrainScript", "read"
+    if path.suffix == ".mel":
+        return "script of MEL", f"read; {len(list(commands(text, ())))} commands"
+    with tempfile.TemporaryDirectory() as folder:
+        return _configuration(path, Path(folder))
+
+
+def _configuration(path: Path, folder: Path) -> tuple[str, str]:
+    given = {
+        "RunDir": folder, "OutputDir": folder, "OutDir": folder, "ModelDir": folder, "RunRootDir": folder,
+        "ConfigDir": path.parent, "RootDir": folder, "DataDir": path.parent, "DeviceId": -1, "imageLayout": "cudnn",
+        "NdlDir": path.parent, "ScpDir": folder, "MlfDir": folder, "LibDir": path.parent, "ExpDir": folder,
+    }
+    root = load([f"configFile={path}", *(f"{key}={value}" for key, value in given.items())])
+    blocks = [block for entry in root if entry.is_block and (block := root.block(entry.name)) and "action" in block]
+    if not blocks:
+        return "part of a configuration", "read"
+    actions = list(dict.fromkeys(action for block in blocks for action in block.array("action")))
+    problems = [*_missing(actions, ACTIONS, "action"), *_networks(blocks)]
+    for block in blocks:
+        for name in ("reader", "cvReader"):
+            reader = block.block(name)
+            if reader is not None and reader.own("deserializers") is None:
+                problems += _missing([reader.text("readerType", "")], READERS, "reader")
+    return ", ".join(actions), "; ".join(dict.fromkeys(problems)) or "runs"
+
+
+def _missing(names: list[str], known: Any, what: str) -> Iterator[str]:
+    for name in names:
+        if name and name.lower() not in (each.lower() for each in known):
+            yield f"{what} {name} is not supported"
+
+
+def _networks(blocks: list[Block]) -> Iterator[str]:
+    """Why networks of commands that train are not built."""
+    for block in blocks:
+        if block.array("action")[0].lower().startswith("train") and has_builder(block):
+            try:
+                built(Command(block, Log()))
+            except (ConfigError, OSError) as error:
+                yield _reason(error)
+
+
+def _reason(error: BaseException) -> str:
+    """The first line of an error, without places and folders."""
+    line = re.sub(r"^.*?line \d+, column \d+: ", "", str(error).splitlines()[0])
+    return re.sub(r"(?:/[^\s/'\"]+)+/", "", line).replace("|", "\\|")
+
+
+def _stop(*_: object) -> None:
+    raise ConfigError("it takes too long to build")
+
+
+def main() -> None:
+    """Write the page."""
+    if not PUBLIC.is_dir():
+        sys.exit(f"there is no public tree in {PUBLIC}: set CNTKJAX_PUBLIC")
+    signal.signal(signal.SIGVTALRM, _stop)
+    rows = []
+    for path in files():
+        signal.setitimer(signal.ITIMER_VIRTUAL, _SECONDS)
+        try:
+            kind, state = state_of(path)
+        except (ConfigError, OSError) as error:
+            kind, state = "configuration", f"not read: {_reason(error)}"
+        rows.append((path.relative_to(PUBLIC), kind, state))
+        print(*rows[-1], sep="\t", file=sys.stderr, flush=True)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    print(_HEAD + "| file | what | state |\n|---|---|---|")
+    for name, kind, state in rows:
+        print(f"| {name} | {kind} | {state} |")
+
+
+if __name__ == "__main__":
+    main()
