@@ -22,8 +22,8 @@ from cntkjax.brainscript.actions import ACTIONS
 from cntkjax.brainscript.actions.building import built, has_builder
 from cntkjax.brainscript.actions.session import Command
 from cntkjax.brainscript.configuration import Block, load
-from cntkjax.brainscript.language.parser import parse_members
 from cntkjax.brainscript.language.networks import include_file
+from cntkjax.brainscript.language.parser import parse_members
 from cntkjax.brainscript.log import Log
 from cntkjax.brainscript.mel.commands import commands
 from cntkjax.brainscript.ndl.reader import Reader
@@ -36,10 +36,12 @@ from .run_public import PUBLIC
 _SECONDS = 120  # of processor time for a configuration
 _HEAD = """# Public configurations
 
-The public tree of CNTK (Examples, Tests/EndToEndTests, Tutorials, Manual) has these files for its command line. All of them are read without error
-but those marked "not read". *runs* means that the networks are built, and that actions and readers are supported; whether it trains depends on the data,
-most of which the tree does not have. `tests/brainscript/run_public.py` compares the losses of those whose data are there with Microsoft's logs, and
-`tests/brainscript/run_networks.py` the nodes of networks. This page is written by `python -m tests.brainscript.inventory`.
+The public tree of CNTK (Examples, Tests/EndToEndTests, Tutorials, Manual) has these files for its command line. All of
+them are read. *runs* means that the networks are built, and that actions and readers are supported; whether it trains
+depends on the data, most of which the tree does not have. Files that a configuration needs and that are not there are
+named. `tests/brainscript/run_public.py` compares losses with Microsoft's logs where data are there, and
+`tests/brainscript/run_networks.py` the nodes of networks. This page is written by
+`python -m tests.brainscript.inventory`.
 
 """
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
-from .values import Array, Builtin, Call, Record, Thunk, kind_of, parameters_of
+from .values import Array, Builtin, Call, Record, Thunk, check_length, kind_of, parameters_of
 
 NONE = Record(None, "BS.Constants.None")
 NOTHING = Array([])
@@ -24,7 +25,7 @@ def _typed(name: str, kinds: tuple[Any, ...], function: Callable[..., Any]) -> B
                 raise call.error(f"'{name}' does not apply to {kind_of(value)}")
         try:
             return function(*values)
-        except (ValueError, OverflowError, ZeroDivisionError) as error:
+        except (ValueError, TypeError, OverflowError, ZeroDivisionError) as error:
             raise call.error(f"'{name}': {error}") from error
 
     return Builtin(name, call)
@@ -78,9 +79,17 @@ def _fail(call: Call) -> Any:
 
 def _format(value: Any, pattern: str) -> str:
     """A number in printf's format, or as BrainScript prints it."""
+    if re.search(r"\d{4}", pattern):
+        raise ValueError(f"the width in '{pattern}' has more than 3 digits")
     if isinstance(value, float):
         return pattern % value if pattern else _number(value)
     return str(value)
+
+
+def _replaced(text: str, old: str, new: str) -> str:
+    """The text with one part in the place of another."""
+    check_length(len(text) + text.count(old) * len(new))
+    return text.replace(old, new)
 
 
 def _number(value: float) -> str:
@@ -106,7 +115,7 @@ _FUNCTIONS = [
     Builtin("Length", _length), Builtin("Sequential", _sequential, ("arrayOfFunctions",)), Builtin("Fail", _fail),
     Builtin("IsSameObject", _same), Builtin("Repeat", _repeat),
     _typed("Format", ((float, str, bool), str), _format),
-    _typed("Replace", (str, str, str), str.replace),
+    _typed("Replace", (str, str, str), _replaced),
     _typed("Substr", (str, float, float), lambda text, begin, count: text[int(begin) :][: int(count)]),
     _typed("Chr", _NUMBER, lambda code: chr(int(code))),
     _typed("Mod", _PAIR, math.fmod), _typed("IntDiv", _PAIR, lambda x, y: float(x // y)),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import syntax
-from .values import Node, Record, kind_of
+from .values import Node, Record, check_length, kind_of
 
 _NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, ".*": operator.mul,
@@ -64,6 +64,10 @@ def _immediate(evaluator: Any, expression: syntax.Binary, left: Any, right: Any)
     if symbol in ("==", "!="):
         return (left == right) == (symbol == "==")
     if isinstance(left, str) and isinstance(right, str) and symbol in ("+", "<", ">", "<=", ">="):
+        try:
+            check_length(len(left) + len(right))
+        except ValueError as error:
+            raise evaluator.error(expression.place, str(error)) from error
         return _NUMBERS[symbol](left, right)
     if not (isinstance(left, float) and isinstance(right, float)):
         raise evaluator.error(expression.place, f"{kind_of(left)} {symbol} {kind_of(right)} has no meaning")

@@ -70,6 +70,8 @@ class Record:
             scope = scope.outer
         return None
 
+LONGEST = 10**6  # characters of a string
+
 
 @dataclass(frozen=True, eq=False)
 class Array:
@@ -139,6 +141,13 @@ def parameters_of(function: Any) -> tuple[str, ...]:
     return names or ("_",)
 
 
+def check_length(characters: int) -> None:
+    """Whether a string may be so long. Errors: ValueError if not."""
+    if characters > LONGEST:
+        raise ValueError(f"a string has at most {LONGEST:,} characters, this one would have {characters:,}")
+
+
 __all__ = [
-    "Array", "Builtin", "Call", "Closure", "LoadedNetwork", "Node", "Record", "Thunk", "kind_of", "parameters_of",
+    "Array", "Builtin", "Call", "Closure", "LoadedNetwork", "Node", "Record", "Thunk", "check_length", "kind_of",
+    "parameters_of",
 ]
