@@ -19,14 +19,18 @@ from .statistics import normalization_statistics
 from .test import test
 from .tools import dump_nodes
 from .train import train
+from .vocabulary import write_classes
 from .write import write
 
 ACTIONS: Mapping[str, Callable[[Command], None]] = {
     "train": train, "trainRNN": train, "test": test, "eval": test, "devtest": test, "cv": cross_validate,
     "write": write, "edit": edit, "dumpNode": dump_nodes, "SVD": decompose, "plot": plot,
     "exportModel": export_model, "bnstat": normalization_statistics,
+    "writeWordAndClass": write_classes,
 }
-_UNSUPPORTED = ("adapt", "convertdbn", "doEncoderDecoder", "testUnroll", "trainEncoderDecoder", "exportdbn")
+_UNSUPPORTED = (
+    "adapt", "convertdbn", "doEncoderDecoder", "testUnroll", "trainEncoderDecoder", "exportdbn", "createLabelMap",
+)  # fmt: skip
 
 
 def run_commands(root: Block, log: Log) -> None:

@@ -1,4 +1,4 @@
-"""The action write: values of nodes as text."""
+"""The action write: values of nodes as text, or as a block ``writer`` says."""
 
 from __future__ import annotations
 
@@ -20,35 +20,46 @@ from .building import read_or_built
 from .output_format import Format, output_format
 from .session import Command, named_nodes
 from .test import minibatch_size
+from .writers import SequenceWriter, block_writers
 
 
 def write(command: Command) -> None:
     """Write the values of output nodes: to ``outputPath.NODE``, or to the console for ``-``."""
     network = read_or_built(command)
-    names = named_nodes(network, command.block.array("outputNodeNames"), "outputNodeNames") or network.roles["output"]
-    if not names:
-        raise ConfigError("the model has no output nodes: name nodes in outputNodeNames")
-    path, form = command.block.text("outputPath"), output_format(command.block.block("format"))
     source = open_reader(
         command.reader(), once=True, shuffled=False, samples=command.block.integer("epochSize", 0)
     )
-    values = {name: alias(network.nodes[name]) for name in names}
-    inputs = streams_of([*values.values()], source)
-    total = 0
     with ExitStack() as stack:
-        files = {name: _open(stack, path, name) for name in names}
-        writers = {name: form.writer(name, files[name]) for name in names}
-        number = 0
+        writers, where = _writers(network, command, stack)
+        values = {name: alias(network.nodes[name]) for name in writers}
+        inputs = streams_of([*values.values()], source)
+        total = number = 0
         while minibatch := next_minibatch(source, minibatch_size(command.block), inputs):
             samples = _written(values, minibatch, writers, network)
             command.log.line(f"Minibatch[{number}]: ActualMBSize = {samples}")
             total, number = total + samples, number + 1
-    command.log.line(f"Written to {path}*" if path != "-" else "")
+    command.log.line(where)
     command.log.line(f"Total Samples Evaluated = {total}")
 
 
+def _writers(network: Network, command: Command, stack: ExitStack) -> tuple[Mapping[str, SequenceWriter], str]:
+    """What writes each node, and a line about where to."""
+    block = command.block
+    names = named_nodes(network, block.array("outputNodeNames"), "outputNodeNames") or network.roles["output"]
+    writer = block.block("writer") if "writer" in block else None
+    if writer is not None:
+        found = block_writers(writer, command.reader(), stack)
+        named_nodes(network, [*found], "writer")
+        return {name: each for name, each in found.items() if name in names or "outputNodeNames" not in block}, ""
+    if not names:
+        raise ConfigError("the model has no output nodes: name nodes in outputNodeNames")
+    path, form = block.text("outputPath"), output_format(block.block("format"))
+    return {name: form.writer(name, _open(stack, path, name)) for name in names}, f"Written to {path}*" * (path != "-")
+
+
 def _written(
-    values: Mapping[str, Any], minibatch: Mapping[Variable, MinibatchData], writers: Mapping[str, Any], network: Network
+    values: Mapping[str, Any], minibatch: Mapping[Variable, MinibatchData], writers: Mapping[str, SequenceWriter],
+    network: Network,
 ) -> int:
     """Write a minibatch; returns the number of its samples."""
     for name, value in values.items():

@@ -40,14 +40,16 @@ _UNSUPPORTED = (
 _RANDOMIZATION = ("randomize", "randomizationWindow", "sampleBasedRandomizationWindow", "randomizationSeed")
 
 
-def open_reader(block: Block, *, once: bool = False, shuffled: bool = True, samples: int = 0) -> Source:
+def open_reader(
+    block: Block, *, once: bool = False, shuffled: bool = True, samples: int = 0, whole: bool = False
+) -> Source:
     """The source of a reader block.
 
     `once`: it ends after a sweep. `shuffled`: False reads the data in their order, whatever the block says. `samples`:
-    it ends after so many, if not 0.
+    it ends after so many, if not 0. `whole`: sequences are whole, whatever the block says.
     Errors: ConfigError for keys and values that cannot be used; those of the source for files that cannot be read.
     """
-    source = _sentences(block) or _files(block, once, shuffled)
+    source = _sentences(block) or _files(block, once, shuffled, whole)
     if samples and isinstance(source, SentenceSource):
         source.begin_epoch(samples)
     elif samples:
@@ -62,12 +64,13 @@ def _sentences(block: Block) -> SentenceSource | None:
     return None if read is None else SentenceSource(read(block))
 
 
-def _files(block: Block, once: bool, shuffled: bool) -> MinibatchSource:
+def _files(block: Block, once: bool, shuffled: bool, whole: bool) -> MinibatchSource:
     deserializers = _deserializers(block)
     window = _window(block) if shuffled else {"randomize": False}
     return MinibatchSource(
-        deserializers, max_sweeps=1 if once else INFINITELY_REPEAT, frame_mode=_reads_frames(block),
-        randomization_seed=block.integer("randomizationSeed", 0), truncation_length=_truncation(block), **window,
+        deserializers, max_sweeps=1 if once else INFINITELY_REPEAT, frame_mode=not whole and _reads_frames(block),
+        randomization_seed=block.integer("randomizationSeed", 0),
+        truncation_length=0 if whole else _truncation(block), **window,
     )
 
 
@@ -134,6 +137,8 @@ def streams_of(nodes: Sequence[Variable | Function], source: Source) -> dict[Any
             raise ConfigError(f"the reader has no input {variable.name}, which the network needs; its inputs are "
                               f"{', '.join(streams)}: name one of them {variable.name}")
         found[variable] = info
+    if isinstance(source, SentenceSource):
+        source.has_steps = any(len(variable.dynamic_axes) > 1 for variable in found)
     return found
 
 

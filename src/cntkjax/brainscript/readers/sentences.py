@@ -27,12 +27,15 @@ class Corpus:
 
 
 class SentenceSource(UserMinibatchSource):
-    """Minibatches of a corpus. Each epoch begins at the start of the text, and ends with a whole minibatch."""
+    """Minibatches of a corpus. Each epoch begins at the start of the text, and ends with a whole minibatch.
+
+    `has_steps`: whether they are of sentences; False: of single words.
+    """
 
     truncation_length = 0  # sentences are whole
 
     def __init__(self, corpus: Corpus) -> None:
-        self._corpus = corpus
+        self._corpus, self.has_steps = corpus, True
         self._epoch_size = self._next = self._seen = self._size = 0
         self._planned: Sequence[Pieces] = ()
 
@@ -66,7 +69,7 @@ class SentenceSource(UserMinibatchSource):
         rows = ranges(begins, lengths)
         is_last = self._next == len(self._planned)
         return Minibatch({
-            info: MinibatchData.from_ragged(info, Ragged(data[rows], lengths), is_last)
+            info: MinibatchData.from_ragged(info, Ragged(data[rows], lengths if self.has_steps else None), is_last)
             for info, data in self._corpus.streams.items()
         })
 
