@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3 python python3.13 python3.12 python3.11 pytho
 	$$p -c '$(SUITABLE)' 2>/dev/null && { echo $$p; break; }; done)
 VENV := .venv/bin/python
 
-.PHONY: demo docs smoke coverage test test-browser test-gpu stress lint check-wheel check-jax clean
+.PHONY: demo docs smoke coverage test test-browser test-gpu stress random-graphs lint check-wheel check-jax clean
 
 demo: .venv/demo.stamp  ## train, test, save and reload a network written for CNTK
 	$(VENV) examples/digits.py
@@ -33,6 +33,9 @@ test-gpu: .venv/test.stamp  ## everything on the GPU against the CPU; where ther
 LONGER ?= 100
 stress: .venv/test.stamp  ## interrupts and threads, so many times longer than in the tests
 	CNTKJAX_STRESS=$(LONGER) $(VENV) -m pytest tests/stress --timeout 0
+
+random-graphs: .venv/test.stamp  ## programs that nobody wrote, against other forms of themselves and CNTK 2.7, so many times as in the tests
+	CNTKJAX_RANDOM_GRAPHS=$(LONGER) $(VENV) -m pytest -s tests/random_graphs --timeout 0
 
 lint: .venv/test.stamp
 	$(VENV) -m ruff check .

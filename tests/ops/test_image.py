@@ -465,3 +465,19 @@ def test_sizes_of_0_are_errors_when_the_operation_is_made(op, reason):
     with pytest.raises(ValueError) as raised:
         op(C.input_variable((3, 8, 8)))
     assert reason in str(raised.value)
+
+
+@pytest.mark.parametrize("operation", [
+    lambda x: C.pooling(x, C.MAX_POOLING, (1, 2), (1, 2)),
+    lambda x: C.convolution(C.constant(1, (2, 3, 1, 2)), x, auto_padding=[False]),
+    lambda x: C.convolution_transpose(C.constant(1, (3, 2, 1, 2)), x, auto_padding=[False]),
+    lambda x: C.layers.BatchNormalization(map_rank=1)(x),
+])
+@pytest.mark.parametrize("sequence", [False, True])
+def test_sparse_images_compute_what_dense_ones_do(operation, sequence):
+    x = (C.sequence.input_variable if sequence else C.input_variable)((2, 2))
+    images = np.array([[[0, 1], [2, 0]], [[2, 2], [1, 0]], [[1, 0], [0, 2]]])
+    data = [images, images[:1]] if sequence else images
+    sparse, dense = (operation(C.one_hot(x, 3, sparse_output=kind, axis=0)).eval({x: data}) for kind in (True, False))
+    for a, b in zip(sparse, dense, strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -17,7 +17,7 @@ from .generator import write
 from .program import Program
 from .shrink import differences, shrink
 
-AT_ONCE = 60
+AT_ONCE = 40
 
 
 def compare(first: int, number: int, folder: Path) -> None:

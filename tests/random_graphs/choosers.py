@@ -143,6 +143,11 @@ def reshaped(other: str) -> Chooser:
     return choose
 
 
+def first_size(other: str) -> Chooser:
+    """The size of the first axis."""
+    return lambda draft, chosen: str(draft.type_of(chosen[other]).shape[0])
+
+
 def permutation(other: str) -> Chooser:
     def choose(draft: Draft, chosen: Chosen) -> str:
         order = list(range(draft.type_of(chosen[other]).rank))

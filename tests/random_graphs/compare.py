@@ -57,16 +57,16 @@ def _refusals(cntk: Shown, ours: Shown) -> list[Difference]:
 def _values(what: str, cntk: Any, ours: Any, dtype: str) -> list[Difference]:
     if what.startswith("type"):
         return [] if cntk == ours else [Difference("type", what, f"{cntk} in CNTK, {ours} here")]
-    problem = _problem(cntk, ours, TOLERANCE[dtype])
-    return [Difference("value", what, problem)] if problem else []
+    found = problem(cntk, ours, TOLERANCE[dtype])
+    return [Difference("value", what, found)] if found else []
 
 
-def _problem(cntk: Any, ours: Any, tolerance: float) -> str:
+def problem(cntk: Any, ours: Any, tolerance: float) -> str:
     """How two values differ; empty if they agree."""
     if isinstance(cntk, list) and isinstance(ours, list):
         if len(cntk) != len(ours):
             return f"{len(cntk)} values in CNTK, {len(ours)} here"
-        return next((p for a, b in zip(cntk, ours, strict=True) if (p := _problem(a, b, tolerance))), "")
+        return next((p for a, b in zip(cntk, ours, strict=True) if (p := problem(a, b, tolerance))), "")
     a, b = _array(cntk), _array(ours)
     if a is None or b is None:
         return "" if cntk == ours else f"{cntk} in CNTK, {ours} here"

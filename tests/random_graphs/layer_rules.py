@@ -58,7 +58,7 @@ LAYERS: dict[str, Rule] = {
     "Sequential": rule("C.layers.Sequential([C.layers.Dense(2), C.tanh, C.layers.Dense({n})])({a})", a=RANKED, n=integer(1, 3)),
     "For": rule("C.layers.For(range(2), lambda i: C.layers.Dense(2, activation=C.tanh))({a})", a=RANKED),
     "SequentialClique": rule("C.layers.SequentialClique([C.layers.Dense(2), C.layers.Dense(2)])({a})", 0.5, a=operand(rank=1)),
-    "MaxUnpooling": rule("C.layers.MaxUnpooling((2, 2), strides=2)(C.layers.MaxPooling((2, 2), strides=2)({a}), {a})", 0.5, a=IMAGE),
+    "MaxUnpooling": rule("C.layers.MaxUnpooling((2, 2), strides=2)(C.stop_gradient(C.layers.MaxPooling((2, 2), strides=2)({a})), {a})", 0.5, a=IMAGE),
     "hierarchical_softmax_layer": rule("C.hierarchical_softmax_layer({a}, C.constant([0], dtype=T), 4)[0]", 0.1, a=operand(rank=1, axes=True)),
 }
 

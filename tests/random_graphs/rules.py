@@ -10,6 +10,7 @@ from .choosers import (
     Chooser,
     axis,
     factor,
+    first_size,
     integer,
     interval,
     like,
@@ -41,7 +42,7 @@ def rule(template: str, weight: float = 1.0, **choosers: Chooser) -> Rule:
 RANKED = operand(at_least=1)
 VECTOR = operand(rank=1)
 MATRIX = operand(rank=2)
-IMAGE = operand(rank=3, closed=True)
+IMAGE = operand(rank=3, closed=True, axes=True)  # CNTK pools others wrongly: docs/compatibility.md
 STEPS = operand(sequence=True)
 CONDITION = operand(rank=0, sequence=True)
 CLOSED = operand(closed=True)
@@ -100,8 +101,8 @@ RULES: dict[str, Rule] = {
     "unpack_batch": rule("C.unpack_batch({a})", 0.5, a=operand(axes=True, sequence=False)),
     "to_batch": rule("C.to_batch({a})", 0.5, a=operand(at_least=1, axes=False)),
     "unpack_batch to_batch": rule("C.to_batch(C.tanh(C.unpack_batch({a})))", 0.5, a=operand(axes=True, sequence=False)),
-    "to_sequence": rule("C.to_sequence({a})", a=operand(at_least=1, axes=True, sequence=False)),
-    "to_sequence lengths": rule("C.to_sequence({a}, C.ones_like(C.reduce_sum({a})))", a=operand(at_least=1, axes=True, sequence=False)),
+    "to_sequence": rule("C.to_sequence({a})", a=operand(at_least=2, axes=True, sequence=False)),
+    "to_sequence lengths": rule("C.to_sequence({a}, C.ones_like(C.reduce_sum({a})) * C.constant({n}, dtype=T))", a=operand(at_least=2, axes=True, sequence=False, closed=True), n=first_size("a")),
     "to_sequence_like": rule("C.to_sequence_like(C.sequence.unpack({a}, 0, no_mask_output=True), {b})", a=STEPS, b=same_step("a")),
     "unpack": rule("C.sequence.unpack({a}, {padding}, no_mask_output=True)", 2, a=STEPS, padding=number(0, -1)),
     "unpack mask": rule("C.sequence.unpack({a}, 0).outputs[1]", a=STEPS),
@@ -132,8 +133,8 @@ RULES: dict[str, Rule] = {
     "cosine_distance same": rule("C.cosine_distance({a}, {b})", a=VECTOR, b=like("a", False)),
     "cosine_distance_with_negative_samples": rule("C.cosine_distance_with_negative_samples({a}, {b}, 1, {n})", a=VECTOR,
                                                   b=like("a", False), n=integer(1, 2)),
-    "lambda_rank": rule("C.lambda_rank(C.reduce_sum({a}), C.reduce_l1({b}), C.zeros_like(C.reduce_sum({a})))", 0.5, a=operand(rank=1), b=like("a", False)),
-    "ndcg_at_1": rule("C.ndcg_at_1(C.reduce_sum({a}), C.reduce_l1({b}), C.zeros_like(C.reduce_sum({a})))", 0.5, a=operand(rank=1), b=like("a", False)),
+    "lambda_rank": rule("C.lambda_rank(C.reduce_sum({a}), C.reduce_l1({b}), C.zeros_like(C.reduce_sum({a})))", 0.1, a=operand(rank=1), b=like("a", False)),
+    "ndcg_at_1": rule("C.ndcg_at_1(C.reduce_sum({a}), C.reduce_l1({b}), C.zeros_like(C.reduce_sum({a})))", 0.1, a=operand(rank=1), b=like("a", False)),
     "fmeasure": rule("C.losses.fmeasure({a}, {b})", 0.5, a=VECTOR, b=like("a", False)),
     "classification_error": rule("C.classification_error({a}, {b}, topN={n})", a=VECTOR, b=like("a", False), n=number(1, 1, 2)),
     "classification_error axis": rule("C.classification_error({a}, {b}, {axis})", a=MATRIX, b=like("a", False), axis=axis("a")),
@@ -146,7 +147,7 @@ RULES: dict[str, Rule] = {
                                   k=weights("a", lambda d, s: (s[0], d.random.randint(1, 2), 2, 2)), s=number(1, 2), p=FLAG),
     "pooling": rule("C.pooling({a}, C.{kind}_POOLING, {window}, {strides}, auto_padding=[{p}], ceil_out_dim={c}, include_pad={i})", 2,
                     a=IMAGE, kind=number("MAX", "AVG"), window=per_axis("a", 1, 2, 3), strides=per_axis("a", 1, 2), p=FLAG, c=FLAG, i=FLAG),
-    "unpooling": rule("C.unpooling(C.pooling({a}, C.MAX_POOLING, (1, 2), (1, 2)), {a}, C.MAX_UNPOOLING, (1, 2), (1, 2))", a=IMAGE),
+    "unpooling": rule("C.unpooling(C.stop_gradient(C.pooling({a}, C.MAX_POOLING, (1, 2), (1, 2))), {a}, C.MAX_UNPOOLING, (1, 2), (1, 2))", a=IMAGE),
     "depth_to_space": rule("C.depth_to_space(C.splice({a}, {a}, {a}, {a}, axis=0), 2)", 0.5, a=IMAGE),
     "space_to_depth": rule("C.space_to_depth({a}, {n})", 0.5, a=IMAGE, n=number(1, 2)),
     "local_response_normalization": rule("C.local_response_normalization({a}, 1, 1.0, 0.5, 0.75)", 0.5, a=IMAGE),

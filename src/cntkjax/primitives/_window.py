@@ -99,7 +99,8 @@ def channels_last(ctx: Context, value: Traced) -> Array:
 def value_of(ctx: Context, data: Array, like: Traced, axes: Axes | None = None) -> Traced:
     """The value of data [samples, *spatial, C] with the leading dimensions of another value."""
     lead = ctx.lead(like.axes)
-    data = data.reshape(*like.data.shape[:lead], *data.shape[1:])
+    leading = jnp.shape(ctx.array(like) if like.is_sparse else like.data)[:lead]
+    data = data.reshape(*leading, *data.shape[1:])
     return Traced(data, like.axes if axes is None else axes, channels_last=data.ndim - lead > 1)
 
 

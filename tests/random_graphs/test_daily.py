@@ -1,0 +1,35 @@
+"""Programs that nobody has seen before, other ones each day; `make random-graphs LONGER=n` runs n times as many."""
+
+import datetime
+import os
+
+import pytest
+
+from .consistency import problems
+from .generator import write
+from .processes import ORACLE
+from .shrink import differences
+
+LONGER = int(os.environ.get("CNTKJAX_RANDOM_GRAPHS", "1"))
+TODAY = datetime.datetime.now(datetime.UTC).date().toordinal() * 100_000
+
+
+@pytest.mark.timeout(0 if LONGER > 1 else 300)
+def test_programs_of_today_compute_the_same_in_other_forms():
+    seeds = range(TODAY, TODAY + 12 * LONGER)
+    print(f"seeds {seeds}")
+    for seed in seeds:
+        program, _ = write(seed)
+        if program.roots:
+            assert not problems(program), f"seed {seed}:\n{program.script()}"
+
+
+@pytest.mark.timeout(0 if LONGER > 1 else 300)
+def test_programs_of_today_agree_with_cntk():
+    if not ORACLE.exists():
+        pytest.skip("needs the original CNTK 2.7 in ../shared/oracle")
+    seeds = range(TODAY, TODAY + 12 * LONGER)
+    print(f"seeds {seeds}")
+    programs = [p for p in (write(seed)[0] for seed in seeds) if p.roots]
+    for program, found in zip(programs, differences(programs), strict=True):
+        assert not [d for d in found if d.is_fault], f"seed {program.seed}: {found}\n{program.script()}"
