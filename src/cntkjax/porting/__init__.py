@@ -1,6 +1,8 @@
 """Source of models for other libraries."""
 
-from . import layers as _layers  # it fills the table
+from . import layers as _layers  # they fill the table
+from . import operations as _operations
+from . import sequences as _sequences
 from .package import TARGETS, port
 from .tree import PortError
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from . import shared
 from .source import Target, Weights, arguments
 from .tree import Layer
 
@@ -13,19 +14,9 @@ _FUNCTIONS = {
     "exp", "log", "sqrt", "floor", "abs", "reciprocal", "tanh", "sin", "cos", "tan", "arcsin", "arccos", "arctan",
     "sinh", "cosh", "arcsinh", "arccosh", "arctanh",
 }
-_INFIX = {
-    "add": "+", "subtract": "-", "multiply": "*", "less": "<", "greater": ">", "less_equal": "<=",
-    "greater_equal": ">=", "equal": "==", "not_equal": "!=", "power": "**", "matmul": "@",
-}
 
 
 # ---- calls
-def _reshape(x: str, lead: int, shape: tuple[int, ...]) -> str:
-    if lead == 2:
-        return f"reshape_samples({x}, {shape})"
-    return f"{x}.reshape({', '.join(map(str, [-1] * lead + list(shape)))})"
-
-
 def _max_pool(x: str, sizes: list[int], strides: list[int], padding: Any, **_: Any) -> str:
     return f"pool_max({x}, {arguments(sizes, strides, padding)})"
 
@@ -36,29 +27,37 @@ def _avg_pool(
     return f"pool_mean({x}, {arguments(sizes, strides, padding, include_padding)})"
 
 
+def _rnn(x: str, *states: str, name: str) -> str:
+    carry = states[0] if len(states) == 1 else f"({', '.join(reversed(states))})"  # flax has (c, h)
+    return f"self.{name}({x}{f', initial_carry={carry}' if states else ''})"
+
+
 _CALLS: dict[str, Any] = {
     **{name: f"jnp.{name}({{}})" for name in _FUNCTIONS},
     **{name: f"jnp.{name}({{}}, {{}})" for name in ("logaddexp", "minimum", "maximum")},
-    **{name: f"({{}} {sign} {{}})" for name, sign in _INFIX.items()},
+    **shared.calls("jnp"),
     **{name: f"jnp.{name}({{}}, {{axis}}, keepdims={{keepdims}})"
        for name in ("sum", "mean", "max", "min", "prod", "argmax", "argmin")},
     **{name: f"nnx.{name}({{}})" for name in ("relu", "sigmoid", "elu")},
     "logsumexp": "nnx.logsumexp({}, {axis}, keepdims={keepdims})",
     "softmax": "nnx.softmax({}, {axis})",
     "log_softmax": "nnx.log_softmax({}, {axis})",
-    "where": "jnp.where({}, {}, {})",
-    "negative": "(-{})",
     "cast": "{}.astype(jnp.{dtype})",
-    "scalar": "{value!r}",
     "array": "{}[...]",
-    "item": "{}[{index}]",
-    "slice": "{}[{slices}]",
-    "reshape": _reshape,
     "expand_dims": "jnp.expand_dims({}, {axes})",
     "transpose": "{}.transpose{order}",
     "concatenate": lambda *parts, axis: f"jnp.concatenate([{', '.join(parts)}], {axis})",
     "flatten": "{0}.reshape(-1, *{0}.shape[2:])",
     "unflatten": "{0}.reshape(*{1}.shape[:2], *{0}.shape[1:])",
+    "safe_sqrt": "jnp.sqrt(jnp.maximum({}, 0.0))",  # CNTK's root of a negative number is 0
+    "safe_log": "jnp.log(jnp.maximum({}, 1.1001e-37))",  # CNTK's least logarithm is -85.1
+    "one_hot": "jax.nn.one_hot({}.astype(int), {classes}, axis={axis}, dtype=jnp.{dtype})",
+    "top_k": "jax.lax.top_k({}, {count})",
+    "take": "jnp.take({}, jnp.array({cells}), {axis})",
+    "pad": lambda x, widths, lead, value: (
+        f"jnp.pad({x}, {tuple([(0, 0)] * lead + widths)}, constant_values={value})"),
+    "rnn": _rnn,
+    "embedding": "embedded(self.{name}, {})",
     "max_pool": _max_pool,
     "avg_pool": _avg_pool,
 }
@@ -75,6 +74,29 @@ def _linear(layer: Layer) -> tuple[str, Weights]:
     return f"nnx.Linear({o['inputs']}, {o['outputs']}, {bias}rngs=rngs)", _renamed(layer, layer.weights["weight"])
 
 
+def _embedding(layer: Layer) -> tuple[str, Weights]:
+    o = layer.options
+    return f"nnx.Embed({o['inputs']}, {o['outputs']}, rngs=rngs)", {"embedding": layer.weights["weight"]}
+
+
+def _recurrent(layer: Layer) -> tuple[str, Weights]:
+    o, w = layer.options, layer.weights
+    cell, biased = {
+        "LSTM": ("OptimizedLSTMCell", "dense_h"), "GRU": ("GRUCell", "dense_i"),
+        "RNN": ("SimpleCell", "dense_i"),
+    }[layer.kind]
+    text = arguments(o["inputs"], o["outputs"])
+    if w["input"].dtype == np.float64:
+        text += ", param_dtype=jnp.float64"
+    if layer.kind == "RNN" and o["activation"] != "tanh":
+        text += f", activation_fn=nnx.{o['activation']}"
+    if layer.kind == "GRU" and np.any(np.split(w["hidden_bias"], 3)[2]):
+        raise ValueError("flax has no GRU with a bias in the product that the reset gate scales: port to torch")
+    weights = {"dense_i.kernel": w["input"].T, "dense_h.kernel": w["hidden"].T,
+               f"{biased}.bias": w["input_bias"] + w["hidden_bias"]}
+    return f"nnx.RNN(nnx.{cell}({text}, rngs=rngs), rngs=rngs)", {f"cell.{k}": v for k, v in weights.items()}
+
+
 def _conv(layer: Layer) -> tuple[str, Weights]:
     o = layer.options
     options: dict[str, Any] = {"padding": o["padding"]}
@@ -88,6 +110,23 @@ def _conv(layer: Layer) -> tuple[str, Weights]:
         options["use_bias"] = False
     text = f"nnx.Conv({arguments(o['inputs'], o['outputs'], o['sizes'], **options)}, rngs=rngs)"
     weights = _renamed(layer, np.moveaxis(layer.weights["weight"], (0, 1), (-1, -2)))
+    return f"ChannelsFirst({text})", {f"layer.{name}": value for name, value in weights.items()}
+
+
+def _conv_transpose(layer: Layer) -> tuple[str, Weights]:
+    """flax neither turns the window around nor counts its padding from the output."""
+    o = layer.options
+    extents = [(size - 1) * d + 1 for size, d in zip(o["sizes"], o["dilation"], strict=True)]
+    padding = [(e - 1 - before, e - 1 - after) for e, (before, after) in zip(extents, o["padding"], strict=True)]
+    options: dict[str, Any] = {"strides": o["strides"], "padding": padding}
+    if any(d != 1 for d in o["dilation"]):
+        options["kernel_dilation"] = o["dilation"]
+    if not o["bias"]:
+        options["use_bias"] = False
+    text = f"nnx.ConvTranspose({arguments(o['inputs'], o['outputs'], o['sizes'], **options)}, rngs=rngs)"
+    weight = layer.weights["weight"]
+    kernel = np.flip(weight, tuple(range(2, weight.ndim)))
+    weights = _renamed(layer, np.moveaxis(kernel, (0, 1), (-2, -1)))
     return f"ChannelsFirst({text})", {f"layer.{name}": value for name, value in weights.items()}
 
 
@@ -118,11 +157,37 @@ from safetensors.numpy import load_file
 """,
     base="nnx.Module",
     initializer="def __init__(self, rngs):",
+    no_members=("pass",),
     method="def __call__({}):",
     module="{}(rngs)",
     calls=_CALLS,
-    layers={"Linear": _linear, "Conv": _conv, "BatchNorm": _batch_norm, "Dropout": _dropout, "Array": _array},
+    layers={"Linear": _linear, "Conv": _conv, "ConvTranspose": _conv_transpose, "BatchNorm": _batch_norm,
+            "Dropout": _dropout, "Array": _array, "Embedding": _embedding,
+            **dict.fromkeys(("LSTM", "GRU", "RNN"), _recurrent)},
     helpers={
+        "steps_of": '''
+def steps_of(x):
+    """The numbers of the steps of x [batch, time, ...]."""
+    return jnp.arange(x.shape[1])
+''',
+        "rows_of": '''
+def rows_of(x):
+    """The numbers of the sequences of x [batch, time, ...]."""
+    return jnp.arange(len(x))
+''',
+        "embedded": '''
+def embedded(embedding, x):
+    """The vectors of indices [batch, ...], or sums of vectors by the weights [batch, ..., n], such as one-hot ones."""
+    return x @ embedding.embedding[...] if jnp.issubdtype(x.dtype, jnp.floating) else embedding(x)
+''',
+        "recurrence": '''
+def recurrence(step, states, *sequences):
+    """What step(states, *samples) -> (states, outputs) computes for each time of sequences [batch, time, ...]."""
+    samples = [jnp.moveaxis(x, 1, 0) for x in sequences]
+    _, outputs = jax.lax.scan(lambda states, samples: step(states, *samples), states, samples)
+    return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1), outputs)
+''',
+        **shared.helpers("jnp"),
         "ChannelsFirst": '''
 class ChannelsFirst(nnx.Module):
     """A layer of [batch, ..., channels] for data [batch, channels, ...]."""
@@ -132,11 +197,6 @@ class ChannelsFirst(nnx.Module):
 
     def __call__(self, x):
         return jnp.moveaxis(self.layer(jnp.moveaxis(x, 1, -1)), -1, 1)
-''',
-        "reshape_samples": '''
-def reshape_samples(x, shape):
-    """x [batch, time, ...] with samples of another shape."""
-    return x.reshape(*x.shape[:2], *shape)
 ''',
         "pool_max": '''
 def pool_max(x, sizes, strides, padding):
@@ -168,10 +228,12 @@ def load(path=Path(__file__).with_name("weights.safetensors")):
 ''',
     run="""
 import jax
+from flax import nnx
 
 
 def run(*inputs):
-    return [np.asarray(output) for output in jax.tree.leaves(load()(*inputs))]
+    outputs = nnx.jit(lambda model, *inputs: model(*inputs))(load(), *inputs)
+    return [np.asarray(output) for output in jax.tree.leaves(outputs)]
 """,
     requirements="flax>=0.12 safetensors>=0.4",
 )

@@ -10,10 +10,10 @@ import numpy as np
 
 from ..graph.function import Function
 from ..graph.shape import Shape, is_known, is_unknown
-from ..graph.variable import Leaf, Variable, outside, value_of
+from ..graph.variable import Leaf, Variable, outside, producer, value_of
 from ..primitives._window import Window
 from ..primitives.pooling import windows_of
-from .table import inserted, lead, ports, reshaped
+from .table import inserted, ports, reshaped
 from .tree import Call, Expression, Layer, member, refuse
 from .walk import Body
 
@@ -27,38 +27,36 @@ def _times(body: Body, node: Function) -> Expression:
     weight = outside(y)
     if isinstance(weight, Leaf) and not isinstance(outside(x), Leaf):
         return _linear(body, node, weight, kept, contracted, out)
-    if lead(x) != lead(y) and 0 not in (lead(x), lead(y)):
+    if body.lead(x) != body.lead(y) and 0 not in (body.lead(x), body.lead(y)):
         raise refuse(node, "a product of a sequence and a single sample cannot be ported")
-    left = _merged(body.value(x), x, (prod(kept), prod(contracted)), node)
-    right = _merged(body.value(y), y, (prod(contracted), prod(out)), node)
+    left = _merged(body, x, (prod(kept), prod(contracted)), node)
+    right = _merged(body, y, (prod(contracted), prod(out)), node)
     product = Call("matmul", (left, right))
     if (*kept, *out) == (prod(kept), prod(out)):
         return product
-    return reshaped(product, lead(node.node_outputs[0]), (*kept, *out), node)
+    return reshaped(product, body.lead(node.node_outputs[0]), (*kept, *out), node)
 
 
-@ports("TransposeTimes")
-def _transpose_times(body: Body, node: Function) -> Expression:
-    raise refuse(node, "a product with a transposed operand cannot be ported")
-
-
-def _merged(x: Expression, variable: Variable, shape: Shape, node: Function) -> Expression:
-    return x if variable.shape == shape else reshaped(x, lead(variable), shape, node)
+def _merged(body: Body, v: Variable, shape: Shape, node: Function) -> Expression:
+    return body.value(v) if v.shape == shape else reshaped(body.value(v), body.lead(v), shape, node)
 
 
 def _linear(body: Body, node: Function, weight: Leaf, kept: Shape, contracted: Shape, out: Shape) -> Expression:
     n, m = prod(contracted), prod(out)
     bias = body.bias_after(node, out)
     weights: dict[str, np.ndarray] = {"weight": np.asarray(value_of(weight)).reshape(n, m)}
+    x = node.node_inputs[0]
+    if not bias and x.is_sparse and producer(outside(x)) is None and len(x.shape) == len(out) == 1:
+        name = body.layer(node, [weight], Layer("Embedding", {"inputs": n, "outputs": m}, weights))
+        return Call("embedding", (body.value(x),), {"name": name})
     if bias:
         weights["bias"] = np.asarray(value_of(bias[0])).reshape(m)
     name = body.layer(node, [weight, *bias], Layer("Linear", {"inputs": n, "outputs": m, "bias": bool(bias)}, weights))
-    x = node.node_inputs[0]
     operand = body.value(x)
     if len(contracted) != 1:
-        operand = reshaped(operand, lead(x), (*kept, n), node)
+        operand = reshaped(operand, body.lead(x), (*kept, n), node)
     result = member(name, operand)
-    return result if len(out) == 1 else reshaped(result, lead(x), (*kept, *out), node)
+    return result if len(out) == 1 else reshaped(result, body.lead(x), (*kept, *out), node)
 
 
 # ---- windows
@@ -71,22 +69,41 @@ def _convolution(body: Body, node: Function) -> Expression:
     array = np.asarray(value_of(weight))
     array = array.reshape((1,) * (len(source) + 1 - array.ndim) + array.shape)
     out = node.node_outputs[0].shape
-    if a["transpose"] or a["sequential"] or not is_known((*source, *out)):
-        raise refuse(node, "a transposed or sequential convolution, or one of free size, cannot be ported")
+    if a["transpose"]:
+        return _transposed_convolution(body, node, weight, array)
     channels, *windows = node.primitive.windows(a, array.shape[1:], source)
     groups = int(a["groups"])
     if groups == 1 and not channels.is_whole:
         raise refuse(node, "a convolution whose window moves along the channels cannot be ported")
-    bias = body.bias_after(node, (out[0], *(1,) * len(windows)))
-    options = {
-        "inputs": source[0], "outputs": out[0], "bias": bool(bias), "groups": groups,
-        "dilation": [w.dilation for w in windows], **geometry(windows, source[1:]),
-    }
+    options = {"inputs": source[0], "outputs": out[0], "groups": groups, **geometry(windows, source[1:])}
+    return _convolved(body, node, "Conv", weight, array, options | {"dilation": [w.dilation for w in windows]})
+
+
+def _convolved(
+    body: Body, node: Function, kind: str, weight: Leaf, array: np.ndarray, options: dict[str, Any]
+) -> Expression:
+    """A layer of this kind, with the bias that is added to it."""
+    x = node.node_inputs[1]
+    bias = body.bias_after(node, (options["outputs"], *(1,) * (len(x.shape) - 1)))
     weights: dict[str, np.ndarray] = {"weight": array}
     if bias:
         weights["bias"] = np.asarray(value_of(bias[0])).reshape(-1)
-    name = body.layer(node, [weight, *bias], Layer("Conv", options, weights))
-    return _on_samples(body.value(x), x, lambda samples: member(name, samples))
+    name = body.layer(node, [weight, *bias], Layer(kind, options | {"bias": bool(bias)}, weights))
+    return _on_samples(body, body.value(x), x, lambda samples: member(name, samples))
+
+
+def _transposed_convolution(body: Body, node: Function, weight: Leaf, array: np.ndarray) -> Expression:
+    """The sums of filters at all places: `before` and `after` cells of it are left out."""
+    x, out, a = node.node_inputs[1], node.node_outputs[0].shape, node.node_attributes
+    if not is_known((*x.shape, *out)):
+        raise refuse(node, "a transposed convolution of free size cannot be ported")
+    windows = node.primitive.windows(a, array.shape[1:], (array.shape[1], *out[1:]))[1:]
+    options = {
+        "inputs": x.shape[0], "outputs": array.shape[1], "groups": 1, "sizes": [w.size for w in windows],
+        "strides": [w.stride for w in windows], "dilation": [w.dilation for w in windows],
+        "padding": [(w.before, w.after) for w in windows],
+    }
+    return _convolved(body, node, "ConvTranspose", weight, array, options)
 
 
 def geometry(windows: Sequence[Window], lengths: Shape) -> dict[str, Any]:
@@ -96,18 +113,18 @@ def geometry(windows: Sequence[Window], lengths: Shape) -> dict[str, Any]:
     """
     padding = [(w.before, 0 if -w.stride < w.after < 0 else w.after) for w in windows]
     counts = [(n + 2 * w.before - w.extent) // w.stride + 1 for w, n in zip(windows, lengths, strict=True)]
-    same = all(w.count == count for w, count in zip(windows, counts, strict=True))
+    same = is_known(lengths) and all(w.count == count for w, count in zip(windows, counts, strict=True))
     return {
         "sizes": [w.size for w in windows], "strides": [w.stride for w in windows], "padding": padding,
         "symmetric": [w.before for w in windows] if same else None,
     }
 
 
-def _on_samples(x: Expression, v: Variable, call: Callable[[Expression], Expression]) -> Expression:
+def _on_samples(body: Body, x: Expression, v: Variable, call: Callable[[Expression], Expression]) -> Expression:
     """A layer of [samples, channels, ...] for any number of leading dimensions."""
-    if lead(v) == 1:
+    if body.lead(v) == 1:
         return call(x)
-    if lead(v) == 0:
+    if body.lead(v) == 0:
         return Call("item", (call(inserted(x, [0])),), {"index": 0})
     return Call("unflatten", (call(Call("flatten", (x,))), x))
 
@@ -116,7 +133,7 @@ def _on_samples(x: Expression, v: Variable, call: Callable[[Expression], Express
 def _pooling(body: Body, node: Function) -> Expression:
     (x,), a = node.node_inputs, node.node_attributes
     sizes, largest = a["poolingWindowShape"], a["poolingType"] == 0
-    rank, start = len(x.shape), lead(x)
+    rank, start = len(x.shape), body.lead(x)
     if is_unknown(sizes) or (sizes == x.shape[1:] and not any(a["autoPadding"]) and rank > 1):
         spatial = tuple(range(start + 1, start + rank))
         return Call("max" if largest else "mean", (body.value(x),), {"axis": spatial, "keepdims": True})
@@ -129,7 +146,7 @@ def _pooling(body: Body, node: Function) -> Expression:
         raise refuse(node, "a pooling that omits cells cannot be ported")
     options = geometry(windows, x.shape[1:]) | {"include_padding": bool(a["includePad"])}
     op = "max_pool" if largest else "avg_pool"
-    return _on_samples(body.value(x), x, lambda s: Call(op, (s,), options))
+    return _on_samples(body, body.value(x), x, lambda s: Call(op, (s,), options))
 
 
 @ports("BatchNormalization")
@@ -147,7 +164,7 @@ def _batch_normalization(body: Body, node: Function) -> Expression:
     }
     name = body.layer(node, leaves, Layer("BatchNorm", options, weights))  # type: ignore[arg-type]
     if spatial or len(x.shape) == 1:
-        return _on_samples(body.value(x), x, lambda samples: member(name, samples))
-    flat = reshaped(body.value(x), lead(x), (prod(x.shape),), node)
-    normalized = _on_samples(flat, x, lambda samples: member(name, samples))
-    return reshaped(normalized, lead(x), x.shape, node)
+        return _on_samples(body, body.value(x), x, lambda samples: member(name, samples))
+    flat = reshaped(body.value(x), body.lead(x), (prod(x.shape),), node)
+    normalized = _on_samples(body, flat, x, lambda samples: member(name, samples))
+    return reshaped(normalized, body.lead(x), x.shape, node)

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
-
-import numpy as np
 
 from ..formats import files
 from ..formats.safetensors import encode
-from ..graph.names import numbered
-from ..graph.shape import is_known
-from ..graph.variable import Variable
 from ..ops.functions import Function
 from .flax import FLAX
+from .recording import recorded_values
 from .source import Source, Target, Weights
 from .torch import TORCH
-from .tree import PortError
-from .walk import describe, identifier
+from .walk import describe
 
 TARGETS = {"torch": TORCH, "flax": FLAX}
-_BATCH = 3  # of the recorded samples
 
 _INIT = '''"""{title}"""
 
@@ -52,7 +45,11 @@ def test_the_outputs_are_those_of_the_original():
     assert len(outputs) == {outputs}
     for i, output in enumerate(outputs):
         expected = recorded[f"output.{{i}}"]
-        np.testing.assert_allclose(output, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+        lengths = recorded.get(f"output.{{i}}.lengths")
+        if lengths is not None:  # what stands after the end of a sequence means nothing
+            output, expected = (np.concatenate([x[:n] for x, n in zip(v, lengths)]) for v in (output, expected))
+        largest = np.abs(expected[np.isfinite(expected)]).max(initial=0)
+        np.testing.assert_allclose(output, expected, rtol=1e-5, atol=1e-5 * largest)
 '''
 
 
@@ -61,7 +58,8 @@ def port(model: Function, to: str, folder: str | os.PathLike[str]) -> None:
 
     Files: `model.py` has a class for each block of several layers; `weights.safetensors` the weights by the names that
     they have there; `test_model.py` compares its outputs with `recorded.safetensors`, those of the original.
-    Shapes: the arguments are [batch, *shape] in the order of `model.arguments`.
+    Shapes: the arguments are [batch, *shape], of sequences [batch, time, *shape], in the order of `model.arguments`;
+            the lengths of the sequences [batch] along each sequence axis come after them.
     Errors: PortError (a ValueError) naming the node that cannot be ported; ValueError for an unknown target, and a
     folder that contains anything or whose name is no identifier. Nothing is written then.
     """
@@ -72,52 +70,29 @@ def port(model: Function, to: str, folder: str | os.PathLike[str]) -> None:
         raise ValueError(f"{folder.name!r} cannot be the name of a package: use letters, digits and underscores")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{os.fspath(folder)!r} exists already: give the name of a new or empty folder")
-    target, names = TARGETS[to], _names(model.arguments)
-    source = Source(describe(model, names), target)
+    target = TARGETS[to]
+    source = Source(describe(model, target.helpers), target)
+    recorded = recorded_values(model)
     title = f"{model.name or 'A model'} in {to}, ported from CNTK."
     texts = {
         "__init__.py": _INIT.format(title=title),
         "model.py": source.text(title),
-        "test_model.py": _test(model, target, folder),
+        "test_model.py": _test(recorded, target, folder),
     }
-    arrays = {"weights": source.weights, "recorded": _recorded(model)}
+    arrays = {"weights": source.weights, "recorded": recorded}
     files.write(
         *((folder / name, [text.encode()]) for name, text in texts.items()),
         *((folder / f"{name}.safetensors", encode(values)) for name, values in arrays.items()),
     )
 
 
-def _test(model: Function, target: Target, folder: Path) -> str:
+def _test(recorded: Weights, target: Target, folder: Path) -> str:
     library, _, run = target.run.strip().partition("\n\n\n")
+    arrays = [name.split(".")[0] for name in recorded if not name.endswith("lengths")]
     return _TEST.format(
-        requirements=target.requirements, folder=folder.name, inputs=len(model.arguments), outputs=len(model.outputs),
-        library=library, run=run,
+        requirements=target.requirements, folder=folder.name, inputs=arrays.count("input"),
+        outputs=arrays.count("output"), library=library, run=run,
     )
-
-
-def _names(arguments: Sequence[Variable]) -> list[str]:
-    names: list[str] = []
-    for v in arguments:
-        names.append(numbered(identifier(v.name), names))
-    return names
-
-
-def _recorded(model: Function) -> Weights:
-    """Random inputs, and the model's outputs for them."""
-    random = np.random.default_rng(1)
-    inputs = [_sample(v, random) for v in model.arguments]
-    outputs = model.forward(dict(zip(model.arguments, inputs, strict=True)), model.outputs)[1]
-    return {f"input.{i}": x for i, x in enumerate(inputs)} | {
-        f"output.{i}": np.asarray(outputs[v]) for i, v in enumerate(model.outputs)
-    }
-
-
-def _sample(v: Variable, random: np.random.Generator) -> np.ndarray:
-    if v.sequence_axis is not None:
-        raise PortError(v, "sequences cannot be ported")
-    if not is_known(v.shape):
-        raise PortError(v, "an input of free size cannot be ported", "clone the model with an input of a fixed size")
-    return random.standard_normal((_BATCH, *v.shape)).astype(v.dtype)
 
 
 __all__ = ["TARGETS", "port"]

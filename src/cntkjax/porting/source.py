@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..graph.names import numbered
-from .tree import Expression, Layer, Module
+from .tree import Expression, Layer, Module, Statement, Step, several
 
 Weights = dict[str, np.ndarray]
 CallRow = str | Callable[..., str]  # a format of the operands and options, or a function of them
@@ -27,6 +27,7 @@ class Target:
     header: str
     base: str
     initializer: str
+    no_members: tuple[str, ...]
     method: str
     module: str
     calls: Mapping[str, CallRow]
@@ -49,8 +50,13 @@ class Source:
     def text(self, title: str) -> str:
         """The file `model.py`."""
         classes = "\n\n\n".join(f"class {name}({self.target.base}):\n{body}" for body, name in self.classes.items())
-        helpers = [body for name, body in self.target.helpers.items() if f"{name}(" in classes]
-        parts = [f'"""{title}"""\n\n{self.target.header.strip()}', *map(str.strip, helpers), classes]
+        used = classes
+        helpers: list[str] = []
+        for name, body in reversed(list(self.target.helpers.items())):  # a function uses those before it
+            if f"{name}(" in used:
+                helpers.insert(0, body.strip())
+                used += body
+        parts = [f'"""{title}"""\n\n{self.target.header.strip()}', *helpers, classes]
         return "\n\n\n".join([*parts, self.target.load.strip()]) + "\n"
 
     def _add(self, module: Module, path: str) -> str:
@@ -63,7 +69,7 @@ class Source:
                 self.weights |= {f"{path}{name}.{key}".rstrip("."): value for key, value in weights.items()}
             lines.append(f"self.{name} = {constructor}")
         body = "\n\n".join(textwrap.indent("\n".join(part), "    ") for part in (
-            [self.target.initializer, *(f"    {line}" for line in lines)],
+            [self.target.initializer, *(f"    {line}" for line in lines or self.target.no_members)],
             [self.target.method.format(", ".join(["self", *module.arguments])), *self._statements(module)],
         ))
         title = "".join(word[:1].upper() + word[1:] for word in module.title.split("_"))
@@ -71,11 +77,30 @@ class Source:
         return self.classes.setdefault(body, numbered(title, taken))
 
     def _statements(self, module: Module) -> Iterator[str]:
-        *body, (last, value) = module.body or [("", "")]
-        if [last] != module.results:
-            body, value = module.body, ", ".join(map(self._outer, module.results))
-        yield from (f"    {name} = {self._outer(each)}" for name, each in body)
-        yield f"    return {self._outer(value)}"
+        yield from (f"    {line}" if line else "" for line in self._lines(module.body, module.results))
+
+    def _lines(self, statements: Sequence[Statement], results: Sequence[Expression]) -> Iterator[str]:
+        """Statements, and the return of results; what is assigned last is returned at once."""
+        value = ", ".join(map(self._outer, results))
+        match list(statements):
+            case [*others, (name, expression)] if [name] == results:
+                statements, value = others, self._outer(expression)
+        for statement in statements:
+            if isinstance(statement, Step):
+                yield from self._step(statement)
+            else:
+                yield f"{statement[0]} = {self._outer(statement[1])}"
+        yield f"return {value}"
+
+    def _step(self, step: Step) -> Iterator[str]:
+        states = step.states[0] if len(step.states) == 1 else "states"
+        yield ""
+        yield f"def {step.name}({', '.join([states, *step.samples])}):"
+        if len(step.states) > 1:
+            yield f"    {', '.join(step.states)} = states"
+        results = several(step.next_states), several(step.results)
+        yield from (f"    {line}" for line in self._lines(step.body, results))
+        yield ""
 
     def _outer(self, value: Expression) -> str:
         """An expression without the parentheses that only its use in another one needs."""

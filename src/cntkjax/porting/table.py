@@ -6,15 +6,15 @@ A row gets the body that is being described and the node; it returns the express
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
+from math import inf, prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..graph.axis import ALL_AXES, ALL_STATIC
+from ..graph.axis import ALL_AXES, ALL_STATIC, SEQUENCE
 from ..graph.function import Function
-from ..graph.shape import Shape, is_known
-from ..graph.variable import Leaf, Variable, outside
+from ..graph.shape import Shape
+from ..graph.variable import Leaf, outside
 from .tree import Call, Expression, Layer, member, refuse
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ PRIMITIVES: dict[str, Row] = {}
 
 _SAME = {"NoOp", "StopGradient", "Pass", "Combine"}
 _UNARY = {
-    "Negate": "negative", "Tanh": "tanh", "ReLU": "relu", "Exp": "exp", "Log": "log", "Sqrt": "sqrt", "Floor": "floor",
-    "Abs": "abs", "Reciprocal": "reciprocal", "StableSigmoid": "sigmoid", "Sigmoid": "sigmoid", "Sin": "sin",
-    "Cos": "cos", "Tan": "tan", "Asin": "arcsin", "Acos": "arccos", "Atan": "arctan", "Sinh": "sinh", "Cosh": "cosh",
-    "Asinh": "arcsinh", "Acosh": "arccosh", "Atanh": "arctanh", "ELU": "elu",
+    "Negate": "negative", "Tanh": "tanh", "ReLU": "relu", "Exp": "exp", "Log": "safe_log", "Sqrt": "safe_sqrt",
+    "Floor": "floor", "Abs": "abs", "Reciprocal": "reciprocal", "StableSigmoid": "sigmoid", "Sigmoid": "sigmoid",
+    "Sin": "sin", "Cos": "cos", "Tan": "tan", "Asin": "arcsin", "Acos": "arccos", "Atan": "arctan", "Sinh": "sinh",
+    "Cosh": "cosh", "Asinh": "arcsinh", "Acosh": "arccosh", "Atanh": "arctanh", "ELU": "elu",
 }
 _BINARY = {"Plus": "add", "Minus": "subtract", "ElementTimes": "multiply", "Pow": "power", "LogPlus": "logaddexp"}
 _COMPARISONS = {
@@ -52,16 +52,11 @@ def ports(*names: str) -> Callable[[Row], Row]:
 
 
 # ---- layouts
-def lead(variable: Variable) -> int:
-    """The number of dimensions before those of a sample."""
-    return len(outside(variable).dynamic_axes)
-
-
 def reshaped(x: Expression, lead: int, shape: Shape, node: Function) -> Expression:
     """x with samples of another shape."""
-    if not is_known(shape):
-        raise refuse(node, f"the shape {shape} has a free dimension")
-    return Call("reshape", (x,), {"lead": lead, "shape": tuple(shape)})
+    if sum(d < 0 for d in shape) > 1:
+        raise refuse(node, f"the shape {shape} has free dimensions")
+    return Call("reshape", (x,), {"lead": lead, "shape": tuple(d if d >= 0 else -1 for d in shape)})
 
 
 def aligned(body: Body, node: Function) -> list[Expression]:
@@ -69,9 +64,9 @@ def aligned(body: Body, node: Function) -> list[Expression]:
     out = node.node_outputs[0]
     result = []
     for v in node.node_inputs:
-        missing = [1] if 0 < lead(v) < lead(out) else []
-        if lead(v):
-            missing += range(lead(out), lead(out) + len(out.shape) - len(v.shape))
+        missing = [1] if 0 < body.lead(v) < body.lead(out) else []
+        if body.lead(v):
+            missing += range(body.lead(out), body.lead(out) + len(out.shape) - len(v.shape))
         result.append(inserted(body.value(v), missing))
     return result
 
@@ -135,11 +130,11 @@ def _softmax(body: Body, node: Function) -> Expression:
     axis = node.node_attributes.get("axis", ALL_STATIC)
     op = {"Softmax": "softmax", "LogSoftmax": "log_softmax"}[node.op_name]
     if axis.is_static_axis:
-        return Call(op, (body.value(x),), {"axis": lead(x) + axis.static_axis_index() % len(x.shape)})
+        return Call(op, (body.value(x),), {"axis": body.lead(x) + axis.static_axis_index() % len(x.shape)})
     if len(x.shape) <= 1:
-        return Call(op, (body.value(x),), {"axis": lead(x)})
-    flat = Call(op, (reshaped(body.value(x), lead(x), (prod(x.shape),), node),), {"axis": lead(x)})
-    return reshaped(flat, lead(x), x.shape, node)
+        return Call(op, (body.value(x),), {"axis": body.lead(x)})
+    flat = Call(op, (reshaped(body.value(x), body.lead(x), (prod(x.shape),), node),), {"axis": body.lead(x)})
+    return reshaped(flat, body.lead(x), x.shape, node)
 
 
 @ports("ReduceElements")
@@ -147,11 +142,13 @@ def _reduce(body: Body, node: Function) -> Expression:
     (x,), a = node.node_inputs, node.node_attributes
     op = a["reductionOpName"]
     axes = [a["axis"]] if "axis" in a else list(a["axisVec"])
-    every = ALL_STATIC in axes or (ALL_AXES in axes and not lead(x))
+    every = ALL_STATIC in axes or (ALL_AXES in axes and not body.lead(x))
+    if axes == [SEQUENCE] or (len(axes) == 1 and axes[0] == x.sequence_axis):
+        return reduced_steps(body, node, op)
     if not every and not all(v.is_static_axis for v in axes):
-        raise refuse(node, "a reduction over the batch or over sequences cannot be ported")
+        raise refuse(node, "a reduction over the batch cannot be ported")
     static = range(len(x.shape)) if every else sorted(v.static_axis_index() % len(x.shape) for v in axes)
-    positions = tuple(lead(x) + i for i in static)
+    positions = tuple(body.lead(x) + i for i in static)
     keep = bool(a.get("reductionKeepDimensions", True)) and not every
     if op in ("Argmax", "Argmin"):
         if len(positions) > 1:
@@ -161,11 +158,28 @@ def _reduce(body: Body, node: Function) -> Expression:
     return Call(_REDUCTIONS[op], (body.value(x),), {"axis": positions, "keepdims": keep})
 
 
+_NEUTRAL = {"Sum": 0.0, "Mean": 0.0, "Max": -inf, "Min": inf, "LogSum": -inf, "Prod": 1.0}
+
+
+def reduced_steps(body: Body, node: Function, op: str) -> Expression:
+    """A reduction over the steps of each sequence."""
+    (x,) = node.node_inputs
+    if op not in _NEUTRAL or x.sequence_axis is None or x.sequence_axis == body.step_axis:
+        raise refuse(node, f"a reduction {op} over the steps of a sequence cannot be ported")
+    lengths = body.lengths(x.sequence_axis)
+    masked = Call("masked", (body.value(x), lengths), {"value": _NEUTRAL[op]})
+    if op != "Mean":
+        return Call(_REDUCTIONS[op], (masked,), {"axis": (1,), "keepdims": False})
+    total = Call("sum", (masked,), {"axis": (1,), "keepdims": False})
+    count = Call("reshape", (lengths,), {"lead": 1, "shape": (1,) * len(x.shape)})
+    return Call("divide", (total, count))
+
+
 # ---- shapes
 @ports("Reshape", "Squeeze")
 def _reshape(body: Body, node: Function) -> Expression:
     (x,) = node.node_inputs
-    return reshaped(body.value(x), lead(x), node.node_outputs[0].shape, node)
+    return reshaped(body.value(x), body.lead(x), node.node_outputs[0].shape, node)
 
 
 @ports("TransposeAxes")
@@ -178,7 +192,7 @@ def _transpose(body: Body, node: Function) -> Expression:
     else:
         one, two = (a[k].static_axis_index() for k in ("axis1", "axis2"))
         order[one], order[two] = order[two], order[one]
-    return Call("transpose", (body.value(x),), {"order": (*range(lead(x)), *(lead(x) + i for i in order))})
+    return Call("transpose", (body.value(x),), {"order": (*range(body.lead(x)), *(body.lead(x) + i for i in order))})
 
 
 @ports("Slice")
@@ -190,10 +204,10 @@ def _slice(body: Body, node: Function) -> Expression:
     strides = (a.get("sliceStridesVec") if several else [a.get("sliceStrides", 1)]) or [1] * len(axes)
     if min(strides) < 1:
         raise refuse(node, "a slice in reverse order cannot be ported")
-    slices = [":"] * (lead(x) + len(x.shape))
+    slices = [":"] * (body.lead(x) + len(x.shape))
     for axis, begin, end, stride in zip(axes, begins, ends, strides, strict=True):
         text = f"{int(begin) or ''}:{int(end) or ''}" + (f":{int(stride)}" if stride != 1 else "")
-        slices[lead(x) + axis.static_axis_index() % len(x.shape)] = text
+        slices[body.lead(x) + axis.static_axis_index() % len(x.shape)] = text
     return Call("slice", (body.value(x),), {"slices": ", ".join(slices)})
 
 
@@ -201,10 +215,10 @@ def _slice(body: Body, node: Function) -> Expression:
 def _splice(body: Body, node: Function) -> Expression:
     out = node.node_outputs[0]
     axis = node.node_attributes["axis"].static_axis_index() % len(out.shape)
-    if any(lead(v) != lead(out) or _unlike(v.shape, out.shape, axis) for v in node.node_inputs):
+    if any(body.lead(v) != body.lead(out) or _unlike(v.shape, out.shape, axis) for v in node.node_inputs):
         raise refuse(node, "its operands have to be repeated to be joined, which cannot be ported")
     parts = tuple(aligned(body, node))
-    return Call("concatenate", parts, {"axis": lead(out) + axis})
+    return Call("concatenate", parts, {"axis": body.lead(out) + axis})
 
 
 def _unlike(shape: Shape, out: Shape, axis: int) -> bool:
@@ -212,4 +226,4 @@ def _unlike(shape: Shape, out: Shape, axis: int) -> bool:
     return any(d != o for i, (d, o) in enumerate(zip(shape, out, strict=True)) if i != axis)
 
 
-__all__ = ["PRIMITIVES", "Row", "aligned", "inserted", "lead", "ports", "reshaped"]
+__all__ = ["PRIMITIVES", "Row", "aligned", "inserted", "ports", "reshaped"]

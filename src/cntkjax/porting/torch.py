@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from . import shared
 from .source import Target, Weights, arguments, is_number
 from .tree import Layer
 
@@ -13,22 +14,12 @@ _FUNCTIONS = {
     "exp", "log", "sqrt", "floor", "abs", "reciprocal", "sigmoid", "tanh", "relu", "sin", "cos", "tan", "arcsin",
     "arccos", "arctan", "sinh", "cosh", "arcsinh", "arccosh", "arctanh",
 }
-_INFIX = {
-    "add": "+", "subtract": "-", "multiply": "*", "less": "<", "greater": ">", "less_equal": "<=",
-    "greater_equal": ">=", "equal": "==", "not_equal": "!=", "power": "**", "matmul": "@",
-}
 
 
 # ---- calls
 def _function(name: str) -> Any:
     """A function that takes tensors only."""
     return lambda *x: f"torch.{name}({', '.join(f'torch.tensor({v})' if is_number(v) else v for v in x)})"
-
-
-def _reshape(x: str, lead: int, shape: tuple[int, ...]) -> str:
-    if lead == 2:
-        return f"reshape_samples({x}, {shape})"
-    return f"{x}.reshape({', '.join(map(str, [-1] * lead + list(shape)))})"
 
 
 def _expand_dims(x: str, axes: tuple[int, ...]) -> str:
@@ -65,30 +56,42 @@ def _prod(x: str, axis: tuple[int, ...], keepdims: bool) -> str:
     return x
 
 
+def _rnn(x: str, *states: str, name: str) -> str:
+    parts = [f"{state}[None]" for state in states]
+    initial = "" if not parts else f", {parts[0]}" if len(parts) == 1 else f", ({', '.join(parts)})"
+    return f"self.{name}({x}{initial})[0]"
+
+
 _CALLS: dict[str, Any] = {
     **{name: _function(name) for name in (*_FUNCTIONS, "logaddexp", "minimum", "maximum")},
-    **{name: f"({{}} {sign} {{}})" for name, sign in _INFIX.items()},
+    **shared.calls("torch"),
     **{ours: _reduction(name) for ours, name in (
         ("sum", "sum"), ("mean", "mean"), ("max", "amax"), ("min", "amin"), ("logsumexp", "logsumexp"))},
     "prod": _prod,
-    "where": "torch.where({}, {}, {})",
-    "negative": "(-{})",
     "elu": "F.elu({})",
     "argmax": "torch.argmax({}, {axis}, keepdim={keepdims})",
     "argmin": "torch.argmin({}, {axis}, keepdim={keepdims})",
     "softmax": "torch.softmax({}, {axis})",
     "log_softmax": "torch.log_softmax({}, {axis})",
     "cast": "{}.to(torch.{dtype})",
-    "scalar": "{value!r}",
     "array": "{}",
-    "item": "{}[{index}]",
-    "slice": "{}[{slices}]",
-    "reshape": _reshape,
     "expand_dims": _expand_dims,
     "transpose": "{}.permute{order}",
     "concatenate": lambda *parts, axis: f"torch.cat([{', '.join(parts)}], {axis})",
     "flatten": "{}.flatten(0, 1)",
     "unflatten": "{0}.unflatten(0, {1}.shape[:2])",
+    "filled": lambda like, **options: shared.full(f"len({like})", "torch", **options, device=f"{like}.device"),
+    "filled_like": lambda like, lead, **options: shared.full(
+        f"*{like}.shape[:{lead}]", "torch", **options, device=f"{like}.device"),
+    "safe_sqrt": "torch.sqrt({}.clamp(min=0.0))",  # CNTK's root of a negative number is 0
+    "safe_log": "torch.log({}.clamp(min=1.1001e-37))",  # CNTK's least logarithm is -85.1
+    "to_index": "{}.long()",
+    "one_hot": "F.one_hot({}.long(), {classes}).movedim(-1, {axis}).to(torch.{dtype})",
+    "top_k": "torch.topk({}, {count})",
+    "take": "{0}.index_select({axis}, torch.tensor({cells}, device={0}.device))",
+    "pad": lambda x, widths, lead, value: f"F.pad({x}, {_pads(widths)}, value={value})",
+    "rnn": _rnn,
+    "embedding": "embedded(self.{name}, {})",
     "max_pool": _max_pool,
     "avg_pool": _avg_pool,
 }
@@ -103,6 +106,18 @@ def _linear(layer: Layer) -> tuple[str, Weights]:
 
 def _transposed(layer: Layer) -> Weights:
     return layer.weights | {"weight": layer.weights["weight"].T}
+
+
+def _embedding(layer: Layer) -> tuple[str, Weights]:
+    return f"nn.Embedding({layer.options['inputs']}, {layer.options['outputs']})", layer.weights
+
+
+def _recurrent(layer: Layer) -> tuple[str, Weights]:
+    o, w = layer.options, layer.weights
+    options = {"nonlinearity": "relu"} if layer.kind == "RNN" and o["activation"] == "relu" else {}
+    names = {"weight_ih_l0": "input", "weight_hh_l0": "hidden", "bias_ih_l0": "input_bias", "bias_hh_l0": "hidden_bias"}
+    text = arguments(o["inputs"], o["outputs"], batch_first=True, **options)
+    return f"nn.{layer.kind}({text})", {theirs: w[ours] for theirs, ours in names.items()}
 
 
 def _conv(layer: Layer) -> tuple[str, Weights]:
@@ -126,6 +141,22 @@ def _conv(layer: Layer) -> tuple[str, Weights]:
     return f"nn.Sequential({pad}, {text})", {f"1.{k}": v for k, v in layer.weights.items()}
 
 
+def _conv_transpose(layer: Layer) -> tuple[str, Weights]:
+    """Cells at the end that PyTorch would compute in addition are cut off; missing ones are its `output_padding`."""
+    o = layer.options
+    rank, windows = len(o["sizes"]), list(zip(o["padding"], o["strides"], strict=True))
+    missing = [before - after for (before, after), _ in windows]
+    options = {"stride": o["strides"], "padding": [before for (before, _), _ in windows], "dilation": o["dilation"],
+               "output_padding": [max(m, 0) for m in missing], "bias": o["bias"]}
+    defaults = {"stride": 1, "padding": 0, "dilation": 1, "output_padding": 0}
+    kept = {k: v for k, v in options.items() if (v != [defaults[k]] * rank if k in defaults else not v)}
+    text = f"nn.ConvTranspose{rank}d({arguments(o['inputs'], o['outputs'], o['sizes'], **kept)})"
+    if min(missing) >= 0:
+        return text, layer.weights
+    cut = tuple(c for m in reversed(missing) for c in (0, min(m, 0)))
+    return f"nn.Sequential({text}, nn.ConstantPad{rank}d({cut}, 0.0))", {f"0.{k}": v for k, v in layer.weights.items()}
+
+
 def _batch_norm(layer: Layer) -> tuple[str, Weights]:
     w, rank = layer.weights, max(layer.options["rank"] - 1, 1)
     names = {"weight": "scale", "bias": "bias", "running_mean": "mean", "running_var": "variance"}
@@ -142,6 +173,36 @@ def _array(layer: Layer) -> tuple[str, Weights]:
     return f"nn.Parameter(torch.zeros({layer.options['shape']}){trainable})", layer.weights
 
 
+_HELPERS = {
+    "steps_of": '''
+def steps_of(x):
+    """The numbers of the steps of x [batch, time, ...]."""
+    return torch.arange(x.shape[1], device=x.device)
+''',
+    "rows_of": '''
+def rows_of(x):
+    """The numbers of the sequences of x [batch, time, ...]."""
+    return torch.arange(len(x), device=x.device)
+''',
+    "embedded": '''
+def embedded(embedding, x):
+    """The vectors of indices [batch, ...], or sums of vectors by the weights [batch, ..., n], such as one-hot ones."""
+    return x @ embedding.weight if x.is_floating_point() else embedding(x)
+''',
+    "recurrence": '''
+def recurrence(step, states, *sequences):
+    """What step(states, *samples) -> (states, outputs) computes for each time of sequences [batch, time, ...]."""
+    outputs = []
+    for samples in zip(*(x.unbind(1) for x in sequences)):
+        states, output = step(states, *samples)
+        outputs.append(output)
+    if isinstance(outputs[0], tuple):
+        return tuple(torch.stack(parts, 1) for parts in zip(*outputs))
+    return torch.stack(outputs, 1)
+''',
+    **shared.helpers("torch"),
+}
+
 TORCH = Target(
     header="""
 from pathlib import Path
@@ -153,15 +214,14 @@ from torch import nn
 """,
     base="nn.Module",
     initializer="def __init__(self):\n    super().__init__()",
+    no_members=(),
     method="def forward({}):",
     module="{}()",
     calls=_CALLS,
-    layers={"Linear": _linear, "Conv": _conv, "BatchNorm": _batch_norm, "Dropout": _dropout, "Array": _array},
-    helpers={"reshape_samples": '''
-def reshape_samples(x, shape):
-    """x [batch, time, ...] with samples of another shape."""
-    return x.reshape(*x.shape[:2], *shape)
-'''},
+    layers={"Linear": _linear, "Conv": _conv, "ConvTranspose": _conv_transpose, "BatchNorm": _batch_norm,
+            "Dropout": _dropout, "Array": _array, "Embedding": _embedding,
+            **dict.fromkeys(("LSTM", "GRU", "RNN"), _recurrent)},
+    helpers=_HELPERS,
     load='''
 def load(path=Path(__file__).with_name("weights.safetensors")):
     """Return the model with the weights of the original, for inference; call ``.train()`` to go on training it."""

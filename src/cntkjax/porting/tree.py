@@ -1,12 +1,12 @@
 """What is ported, in terms of no target: modules with layers and assignments of calls to names.
 
 Arrays are laid out as [batch, time, *shape] with a sequence axis, as [batch, *shape] with the batch axis alone, and as
-[*shape] without.
+[*shape] without. What stands after the end of a sequence means nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -36,6 +36,24 @@ Expression: TypeAlias = Call | str  # a text is the name of a local variable
 
 
 @dataclass
+class Step:
+    """One step of a recurrent loop, a function inside of a module's method: from states and samples to both.
+
+    It returns the next states and what it computes; one of either is by itself, several are a tuple.
+    """
+
+    name: str
+    states: list[str]
+    samples: list[str]
+    body: list[Statement] = field(default_factory=list)
+    next_states: list[Expression] = field(default_factory=list)
+    results: list[Expression] = field(default_factory=list)
+
+
+Statement: TypeAlias = tuple[str, Expression] | Step
+
+
+@dataclass
 class Layer:
     """A layer with weights. `kind` is a row in the table of each target; the weights have the layout of CNTK.
 
@@ -54,7 +72,7 @@ class Module:
     title: str
     arguments: list[str] = field(default_factory=list)
     members: dict[str, Layer | Module] = field(default_factory=dict)
-    body: list[tuple[str, Expression]] = field(default_factory=list)
+    body: list[Statement] = field(default_factory=list)
     results: list[Expression] = field(default_factory=list)
 
 
@@ -63,9 +81,14 @@ def member(name: str, *operands: Expression) -> Call:
     return Call("member", operands, {"name": name})
 
 
+def several(values: Sequence[Expression]) -> Expression:
+    """A tuple; one value by itself."""
+    return values[0] if len(values) == 1 else Call("tuple", tuple(values))
+
+
 def refuse(node: Function, reason: str = "") -> PortError:
     """The error for a node that has no counterpart."""
     return PortError(node, reason or f"the operation {node.op_name} cannot be ported")
 
 
-__all__ = ["Call", "Expression", "Layer", "Module", "PortError", "member", "refuse"]
+__all__ = ["Call", "Expression", "Layer", "Module", "PortError", "Statement", "Step", "member", "refuse", "several"]

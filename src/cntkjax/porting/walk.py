@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 
 import numpy as np
 
-from ..engine.plan.parts import resolve
-from ..graph.function import Function, nodes
+from ..engine.plan.components import strongly_connected_components
+from ..graph.axis import Axis
+from ..graph.function import Function
 from ..graph.names import numbered
 from ..graph.shape import Shape
-from ..graph.variable import Leaf, Variable, outside, producer, value_of
+from ..graph.variable import Leaf, Variable, block_operand, outside, producer, value_of
+from .graph import Graph, operands
+from .loops import is_loop, recurrence
 from .table import PRIMITIVES
-from .tree import Call, Expression, Layer, Module, member, refuse
+from .tree import Call, Expression, Layer, Module, Statement, member, refuse
 
-LAYERS = {"Times", "Convolution", "BatchNormalization"}  # primitives that become layers if they have parameters
-_RESERVED = {*keyword.kwlist, "self", "lengths", "np", "nn", "torch", "jnp", "nnx", "jax", "F",
-             "reshape_samples", "pool_max", "pool_mean"}  # libraries and helpers in the source
+_RESERVED = {*keyword.kwlist, "self", "np", "nn", "torch", "jnp", "nnx", "jax", "keras", "ops", "F"}
 
 
 def identifier(text: str, default: str = "x") -> str:
@@ -33,68 +34,110 @@ def identifier(text: str, default: str = "x") -> str:
     return f"{name}_" if name in _RESERVED else name
 
 
-def expanded(node: Function) -> Function:
-    """The node that computes the outputs of a block."""
-    return node if node.block_composite is None else node.block_composite.root_function
+def names_of(arguments: Sequence[Variable], taken: Iterable[str]) -> tuple[list[str], dict[Axis, str]]:
+    """Names for the arguments of a model, and for the lengths along their sequence axes.
+
+    `taken`: those of functions in the source.
+    """
+    names: list[str] = []
+    for v in arguments:
+        names.append(numbered(identifier(v.name), {*names, *taken}))
+    axes: dict[Axis, str] = {}
+    for v, name in zip(arguments, names, strict=True):
+        if v.sequence_axis is not None:
+            axes.setdefault(v.sequence_axis, f"{name}_lengths")
+    single = dict.fromkeys(axes, "lengths")
+    return names, {k: numbered(name, {*names, *taken}) for k, name in (single if len(axes) == 1 else axes).items()}
 
 
-def describe(model: Function, names: Sequence[str]) -> Module:
-    """The module of a model, whose arguments get these names.
+def describe(model: Function, taken: Iterable[str] = ()) -> Module:
+    """The module of a model; its arguments are those of the model, then the lengths of their sequences.
 
+    `taken`: names of functions in the source. Along a sequence axis that the model creates, the lengths are results.
     Errors: PortError naming a node for which there is no counterpart.
     """
     module = Module("model")
     body = Body(module, Graph(model))
+    body.locals |= set(taken)
+    names, lengths = names_of(model.arguments, taken)
     body.take(model.arguments, names)
-    body.add([model.root_function])
-    module.results = [body.value(v) for v in model.outputs]
+    for axis, name in lengths.items():
+        body.axes[axis] = name
+        body.locals.add(name)
+        module.arguments.append(name)
+    body.compute(model.outputs)
+    created = dict.fromkeys(v.sequence_axis for v in model.outputs if v.sequence_axis not in (None, *lengths))
+    module.results = [*map(body.value, model.outputs), *(body.lengths(axis) for axis in created if axis)]
     return module
 
 
-class Graph:
-    """The whole model: its primitives, what uses each variable, and the additions that are part of a layer."""
-
-    def __init__(self, model: Function) -> None:
-        everything = nodes([model.root_function], into_blocks=True)
-        self.primitives = [n for n in everything if n.block_composite is None]
-        self.users: defaultdict[Variable, list[Function]] = defaultdict(list)
-        for node in self.primitives:
-            for v in node.node_inputs:
-                self.users[resolve(v, expanded)].append(node)
-        for v in model.outputs:
-            self.users[resolve(v, expanded)].append(model)
-        self.absorbed: set[Function] = set()
-
-
 class Body:
-    """The module that is being described, and the expressions of the variables in it."""
+    """What is being described, a module or a step inside of one, and the expressions of the variables in it."""
 
-    def __init__(self, module: Module, graph: Graph) -> None:
-        self.module, self.graph = module, graph
-        self.values: dict[Variable, Expression] = {}
+    def __init__(self, module: Module, graph: Graph, block: Function | None = None) -> None:
+        self.module, self.graph, self.block = module, graph, block
+        self.statements: list[Statement] = module.body
+        self.values: MutableMapping[Variable, Expression] = {}
+        self.axes: dict[Axis, Expression] = {}  # the lengths along sequence axes
         self.leaves: dict[Leaf, str] = {}
         self.layers: dict[str, str] = {}  # by the leaves and options
         self.locals: set[str] = set()
-        self.layer_name = ""  # of the innermost block around the node that is being described
+        self.step_axis: Axis | None = None  # along which this is one step
+        self.around: Body | None = None  # what gives lengths that are asked for
+        self.requested: list[Axis] = []
+
+    def step(self, axis: Axis, statements: list[Statement]) -> Body:
+        """The body of one step along an axis, which uses what this one has."""
+        inner = Body(self.module, self.graph, self.block)
+        inner.statements, inner.step_axis, inner.around = statements, axis, self
+        inner.values = ChainMap({}, self.values)
+        inner.axes, inner.leaves, inner.layers, inner.locals = self.axes, self.leaves, self.layers, self.locals
+        return inner
 
     def take(self, variables: Iterable[Variable], names: Sequence[str] = ()) -> None:
         """Make these variables the arguments of the module."""
         for i, v in enumerate(variables):
-            name = names[i] if names else numbered(identifier(v.name), self.locals)
+            name = names[i] if names else self.local(v.name)
             self.values[v] = name
             self.locals.add(name)
             self.module.arguments.append(name)
 
     # ---- nodes
-    def add(self, roots: Sequence[Function]) -> None:
-        """Describe the nodes that compute these."""
-        for node in nodes(roots):
-            if node.block_composite is None:
-                self._primitive(node)
-            elif self._is_module(node):
-                self._submodule(node)
+    def compute(self, variables: Iterable[Variable]) -> None:
+        """Describe what computes these variables."""
+        roots = list(self._producers(variables))
+        for component in strongly_connected_components(roots, lambda n: self._producers(operands(n))):
+            if is_loop(self, component):
+                recurrence(self, component)
+            elif component[0].block_composite is None:
+                self._primitive(component[0])
+            elif self.graph.is_module(component[0]):
+                self._submodule(component[0])
             else:
-                self._in_place(node, node.block_composite)
+                self.open([component[0]], component[0].node_outputs)
+
+    def open(self, blocks: Iterable[Function], variables: Iterable[Variable]) -> None:
+        """Compute variables from what is inside of blocks."""
+        self.graph.opened.update(blocks)
+        self.compute(variables)
+
+    def _producers(self, variables: Iterable[Variable]) -> Iterator[Function]:
+        for v in map(self.resolve, variables):
+            node = producer(v)
+            if node is not None and v not in self.values:
+                yield node
+
+    def resolve(self, variable: Variable) -> Variable:
+        """The variable that has an expression, now or when its node is described."""
+        while variable not in self.values:
+            owner = producer(variable)
+            if owner is not None and (node := self.graph.expand(owner)) is not owner:
+                variable = node.node_outputs[owner.node_outputs.index(variable)]
+            elif (operand := block_operand(variable)) is not None:
+                variable = operand
+            else:
+                break
+        return variable
 
     def _primitive(self, node: Function) -> None:
         row = PRIMITIVES.get(node.op_name)
@@ -102,61 +145,65 @@ class Body:
             raise refuse(node)
         results = row(self, node)
         for v, result in zip(node.node_outputs, results if isinstance(results, list) else [results], strict=True):
-            self.values[v] = self._assigned(result, node)
+            self.values[v] = self.assigned(result, node)
 
-    def _assigned(self, value: Expression, node: Function) -> Expression:
-        """The name of a local variable with this value; leaves and names stay as they are."""
-        if isinstance(value, str) or (value.op == "member" and not value.operands):
+    def assigned(self, value: Expression, node: Function) -> Expression:
+        """The name of a local variable with this value; leaves, numbers and names stay as they are."""
+        if isinstance(value, str) or (value.op in ("member", "scalar") and not value.operands):
             return value
-        label = value.options["name"] if value.op == "member" else identifier(node.name or value.op)
-        name = numbered(label, self.locals)
-        self.locals.add(name)
-        self.module.body.append((name, value))
+        is_layer = value.op in ("member", "rnn", "embedding")
+        name = self.local(value.options["name"] if is_layer else node.name or value.op)
+        self.statements.append((name, value))
         return name
 
-    def _in_place(self, block: Function, inside: Function) -> None:
-        around, self.layer_name = self.layer_name, block.name or self.layer_name or block.op_name
-        for argument, operand in block.block_map:
-            if not isinstance(outside(operand), Leaf):
-                self.values[argument] = self.value(operand)
-        self.add([inside.root_function])
-        for v, inner in zip(block.node_outputs, inside.outputs, strict=True):
-            self.values[v] = self.value(inner)
-        self.layer_name = around
-
-    def _is_module(self, block: Function) -> bool:
-        """True for a block of several layers whose weights nothing else uses."""
-        inner = set(nodes([expanded(block)], into_blocks=True))
-        if sum(is_layer(n) for n in inner) < 2:
-            return False
-        others = (n for n in self.graph.primitives if n not in inner)
-        return not _leaves(inner) & _leaves(others)
+    def local(self, label: str) -> str:
+        """A new name for a local variable."""
+        name = numbered(identifier(label), self.locals)
+        self.locals.add(name)
+        return name
 
     def _submodule(self, block: Function) -> None:
         inside = block.block_composite
         assert inside is not None
         module = Module(identifier(block.op_name, "block"))
-        body = Body(module, self.graph)
+        body = Body(module, self.graph, block)
+        body.step_axis, body.around = self.step_axis, self
         taken = [(a, o) for a, o in block.block_map if not isinstance(outside(o), Leaf)]
         body.take([a for a, _ in taken])
-        body.add([inside.root_function])
+        body.compute(inside.outputs)
         module.results = [body.value(v) for v in inside.outputs]
         name = self.member_name(block.name or block.op_name, module)
-        call = member(name, *(self.value(o) for _, o in taken))
-        result = self._assigned(call, block)
+        lengths = [self.lengths(axis) for axis in body.requested]
+        result = self.assigned(member(name, *(self.value(o) for _, o in taken), *lengths), block)
         for i, v in enumerate(block.node_outputs):
             self.values[v] = result if len(block.node_outputs) == 1 else Call("item", (result,), {"index": i})
 
     # ---- for the rows of the table
+    def lead(self, variable: Variable) -> int:
+        """The number of dimensions before those of a sample."""
+        axes = outside(variable).dynamic_axes
+        return len(axes) - (self.step_axis in axes)
+
     def value(self, variable: Variable) -> Expression:
         """The expression of a variable that has been computed, or of a leaf."""
-        source = outside(variable)
+        source = self.resolve(variable)
         if isinstance(source, Leaf):
             return self._leaf(source)
-        if variable not in self.values:
-            node = producer(source)
-            raise refuse(node, f"{node.op_name} is part of a recurrent loop") if node else ValueError(f"{variable!r}")
-        return self.values[variable]
+        return self.values[source]
+
+    def lengths(self, axis: Axis) -> Expression:
+        """The lengths of the sequences along an axis, which a module gets as an argument."""
+        if axis not in self.axes:
+            if self.around is None:
+                raise ValueError(f"the lengths of sequences along {axis} are not known where the source needs them")
+            self.axes[axis] = self.local("lengths")
+            self.module.arguments.append(str(self.axes[axis]))
+            self.requested.append(axis)
+        return self.axes[axis]
+
+    def like(self, axis: Axis) -> Expression | None:
+        """A sequence along an axis."""
+        return next((e for v, e in self.values.items() if v.sequence_axis == axis and isinstance(e, str)), None)
 
     def _leaf(self, leaf: Leaf) -> Expression:
         array = np.asarray(value_of(leaf))
@@ -177,28 +224,20 @@ class Body:
         """Add a layer with these weights, unless the module has it already; returns its name."""
         key = f"{layer.kind} {layer.options} {[v.uid for v in leaves]}"
         if key not in self.layers:
-            self.layers[key] = self.member_name(self.layer_name or node.name or layer.kind, layer)
+            label = self.graph.label(node, self.block) or node.name or layer.kind
+            self.layers[key] = self.member_name(label, layer)
         return self.layers[key]
 
     def bias_after(self, node: Function, shape: Shape) -> list[Leaf]:
         """The leaf of this shape, if any, that the only use of a node adds to its output: the layer takes it over."""
-        output = resolve(node.node_outputs[0], expanded)
+        output = node.node_outputs[0]
         match self.graph.users[output]:
             case [Function(op_name="Plus") as addition]:
-                added = [outside(v) for v in addition.node_inputs if resolve(v, expanded) is not output]
-                if len(added) == 1 and isinstance(added[0], Leaf) and added[0].shape == shape:
+                leaves = [v for v in map(outside, addition.node_inputs) if isinstance(v, Leaf)]
+                if len(leaves) == 1 and leaves[0].shape == shape:
                     self.graph.absorbed.add(addition)
-                    return [added[0]]
+                    return leaves
         return []
 
 
-def is_layer(node: Function) -> bool:
-    """True for a node that becomes a layer."""
-    return node.op_name in LAYERS and any(isinstance(outside(v), Leaf) for v in node.node_inputs)
-
-
-def _leaves(members: Iterable[Function]) -> set[Variable]:
-    return {v for n in members for v in map(outside, n.node_inputs) if isinstance(v, Leaf) and v.is_parameter}
-
-
-__all__ = ["Body", "describe", "expanded", "identifier"]
+__all__ = ["Body", "describe", "identifier", "names_of"]

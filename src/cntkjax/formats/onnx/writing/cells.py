@@ -40,6 +40,12 @@ def is_cell(node: Function) -> bool:
     return node.block_composite is not None and node.op_name in CELLS
 
 
+def is_operation(block: Function) -> bool:
+    """True for a cell that ONNX Runtime has as an operation, in single precision."""
+    single = all(outside(v).dtype in (np.float32, np.float16) for _, v in block.block_map)
+    return is_cell(block) and single and match_cell(block) is not None
+
+
 def _plan(block: Function) -> tuple[Plan, list[Variable]]:
     """The plan of the graph inside a block, with inputs in place of its arguments."""
     inner = block.block_composite
@@ -55,8 +61,8 @@ def _plan(block: Function) -> tuple[Plan, list[Variable]]:
 def match_cell(block: Function) -> MatchedCell | None:
     """The cell that a block is, or None."""
     operands = [outside(v) for _, v in block.block_map]
-    if any(not is_known(v.shape) or v.dtype not in (np.float32, np.float16) for v in operands):
-        return None  # ONNX Runtime has these operations in single precision
+    if any(not is_known(v.shape) for v in operands):
+        return None
     try:
         plan, arguments = _plan(block)
     except ValueError:  # the graph inside cannot be computed by itself

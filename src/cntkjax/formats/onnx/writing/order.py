@@ -9,7 +9,7 @@ from ....engine.plan.components import strongly_connected_components
 from ....engine.plan.parts import resolve
 from ....graph.function import Function
 from ....graph.variable import Variable, producer
-from .cells import MatchedCell, is_cell, match_cell, match_recurrence
+from .cells import MatchedCell, is_cell, is_operation, match_recurrence
 from .table import conversion_of, operands
 
 
@@ -48,7 +48,7 @@ class Order:
         """True if a block is written as one operation."""
         if block not in self._is_operation:
             conversion = conversion_of(block)
-            self._is_operation[block] = (is_cell(block) and match_cell(block) is not None) or (
+            self._is_operation[block] = is_operation(block) or (
                 conversion is not None and conversion.matches(block)
             )
         return self._is_operation[block] and block not in self._expanded

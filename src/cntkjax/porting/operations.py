@@ -1,0 +1,174 @@
+"""Rows of the table for indices, borders, constants in the shape of something, and criteria."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from ..graph.axis import ALL_STATIC, Axis
+from ..graph.function import Function
+from ..graph.variable import Leaf, Variable, outside, value_of
+from .table import aligned, inserted, ports, reshaped
+from .tree import Call, Expression, Layer, member, refuse
+from .walk import Body
+
+
+def _dtype(v: Variable) -> str:
+    return np.dtype(v.dtype).name
+
+
+# ---- indices
+def _one_hot(index: Expression, classes: int, axis: int, dtype: str) -> Call:
+    return Call("one_hot", (index,), {"classes": classes, "axis": axis, "dtype": dtype})
+
+
+@ports("OneHotOp")
+def _one_hot_row(body: Body, node: Function) -> Expression:
+    (x,), a = node.node_inputs, node.node_attributes
+    return _one_hot(body.value(x), int(a["numClass"]), a["onehotAxis"].static_axis_index(), _dtype(x))
+
+
+@ports("Hardmax")
+def _hardmax(body: Body, node: Function) -> Expression:
+    (x,) = node.node_inputs
+    axis: Axis = node.node_attributes.get("axis", ALL_STATIC)
+    at = axis.static_axis_index() % len(x.shape) if axis.is_static_axis else 0
+    whole = axis.is_static_axis or len(x.shape) == 1
+    value = body.value(x) if whole else reshaped(body.value(x), body.lead(x), (prod(x.shape),), node)
+    classes = x.shape[at] if whole else prod(x.shape)
+    largest = Call("argmax", (value,), {"axis": body.lead(x) + at, "keepdims": False})
+    result = _one_hot(largest, classes, body.lead(x) + at, _dtype(x))
+    return result if whole else reshaped(result, body.lead(x), x.shape, node)
+
+
+@ports("Gather")
+def _gather(body: Body, node: Function) -> Expression:
+    reference, indices = node.node_inputs
+    if body.lead(reference) and body.lead(indices):
+        raise refuse(node, "a gather from what differs between samples, by computed indices, cannot be ported")
+    index = Call("to_index", (body.value(indices),))
+    return Call("gather", (body.value(reference), index), {"lead": body.lead(reference)})
+
+
+@ports("TopK")
+def _top_k(body: Body, node: Function) -> list[Expression]:
+    (x,), a = node.node_inputs, node.node_attributes
+    both = body.assigned(Call("top_k", (body.value(x),), {"count": int(a["numItems"])}), node)
+    values, indices = (Call("item", (both,), {"index": i}) for i in range(2))
+    return [values, Call("cast", (indices,), {"dtype": _dtype(node.node_outputs[1])})]
+
+
+# ---- parts and borders
+@ports("Pad")
+def _pad(body: Body, node: Function) -> Expression:
+    (x,), a = node.node_inputs, node.node_attributes
+    widths = list(zip(a["paddingHead"], a["paddingFoot"], strict=True))[::-1]
+    mode = int(a["paddingMode"])
+    if mode == 0:
+        options = {"widths": widths, "lead": body.lead(x), "value": float(a["paddingConstantValue"])}
+        return Call("pad", (body.value(x),), options)
+    result = body.value(x)
+    for axis, (size, width) in enumerate(zip(x.shape, widths, strict=True)):
+        if any(width):
+            cells = np.pad(np.arange(size), width, node.primitive.modes[mode]).tolist()
+            result = Call("take", (result,), {"axis": body.lead(x) + axis, "cells": cells})
+    return result
+
+
+@ports("Crop")
+def _crop(body: Body, node: Function) -> Expression:
+    x, referent = node.node_inputs[:2]
+    first = list(node.node_attributes.get("offset") or node.primitive.offset(node.node_inputs))[::-1]
+    slices = [f"{begin}:{begin + n}" for begin, n in zip(first, referent.shape[-2:], strict=True)]
+    return Call("slice", (body.value(x),), {"slices": ", ".join(["...", *slices])})
+
+
+# ---- in the shape of something
+@ports("ConstantOp")
+def _constant(body: Body, node: Function) -> Expression:
+    return Call("full_like", (body.value(node.node_inputs[0]),), {"value": float(node.node_attributes["fillValue"])})
+
+
+@ports("EyeLikeOp")
+def _eye(body: Body, node: Function) -> Expression:
+    return Call("eye_like", (body.value(node.node_inputs[0]),), {"dtype": _dtype(node.node_outputs[0])})
+
+
+@ports("TransposeTimes")
+def _transpose_times(body: Body, node: Function) -> Expression:
+    """A product with the transpose of the second operand, a layer if that is a parameter."""
+    x, y = node.node_inputs
+    rank = int(node.node_attributes["outputRank"])
+    *out, n = (1,) * (rank + 1 - len(y.shape)) + y.shape
+    kept, m = x.shape[:-1], prod(out)
+    weight = outside(y)
+    if isinstance(weight, Leaf) and not isinstance(outside(x), Leaf):
+        array = np.asarray(value_of(weight)).reshape(m, n).T
+        layer = Layer("Linear", {"inputs": n, "outputs": m, "bias": False}, {"weight": array})
+        name = body.layer(node, [weight], layer)
+        product: Expression = member(name, body.value(x))
+        return product if len(out) == 1 else reshaped(product, body.lead(x), (*kept, *out), node)
+    if body.lead(x) != body.lead(y) and 0 not in (body.lead(x), body.lead(y)):
+        raise refuse(node, "a product of a sequence and a single sample cannot be ported")
+    left = reshaped(body.value(x), body.lead(x), (prod(kept), n), node)
+    right = reshaped(body.value(y), body.lead(y), (m, n), node)
+    order = (*range(body.lead(y)), body.lead(y) + 1, body.lead(y))
+    product = Call("matmul", (left, Call("transpose", (right,), {"order": order})))
+    return reshaped(product, body.lead(node.node_outputs[0]), (*kept, *out), node)
+
+
+# ---- criteria
+def _flat(body: Body, v: Variable, lead: int, node: Function) -> Expression:
+    flat = body.value(v) if len(v.shape) == 1 else reshaped(body.value(v), body.lead(v), (prod(v.shape),), node)
+    return inserted(flat, [1] if 0 < body.lead(v) < lead else [])
+
+
+def _total(body: Body, value: Expression, like: Variable, rank: int) -> Expression:
+    """The sum over all samples, [*lead] with `rank` more dimensions."""
+    if like.sequence_axis is not None and body.lead(like) == 2:
+        value = Call("masked", (value, body.lengths(like.sequence_axis)), {"value": 0.0})
+    return Call("sum", (value,), {"axis": tuple(range(body.lead(like) + rank)), "keepdims": False})
+
+
+@ports("ClassificationError")
+def _classification_error(body: Body, node: Function) -> Expression:
+    """The number of samples whose largest element is at another place than that of the label."""
+    output, label, *rest = node.node_inputs
+    if rest:
+        raise refuse(node, "the error of the best n classes cannot be ported")
+    longest = max(output, label, key=body.lead)
+    lead = body.lead(longest)
+    places = [Call("argmax", (_flat(body, v, lead, node),), {"axis": -1, "keepdims": False}) for v in (output, label)]
+    wrong = Call("cast", (Call("not_equal", tuple(places)),), {"dtype": _dtype(node.node_outputs[0])})
+    return _total(body, wrong, longest, 0)
+
+
+@ports("Logistic")
+def _logistic(body: Body, node: Function) -> Expression:
+    """The sum of -log(yp + (1 - y)(1 - p))."""
+    if len(node.node_inputs) > 2:
+        raise refuse(node, "a weighted logistic criterion cannot be ported")
+    p, y = node.node_inputs
+    longest = max(p, y, key=body.lead)
+    probability, label = (_flat(body, v, body.lead(longest), node) for v in (p, y))
+    one = Call("scalar", (), {"value": 1.0})
+    yes = Call("multiply", (label, probability))
+    no = Call("multiply", (Call("subtract", (one, label)), Call("subtract", (one, probability))))
+    return _total(body, Call("negative", (Call("safe_log", (Call("add", (yes, no)),)),)), longest, 1)
+
+
+@ports("CosDistance")
+def _cosine(body: Body, node: Function) -> Expression:
+    x, y = aligned(body, node)
+    lead = body.lead(node.node_outputs[0])
+    axes = {"axis": tuple(range(lead, lead + len(node.node_inputs[0].shape))), "keepdims": False}
+
+    def sums(a: Expression, b: Expression) -> Call:
+        return Call("sum", (Call("multiply", (a, b)),), axes)
+
+    norms = Call("sqrt", (Call("multiply", (sums(x, x), sums(y, y))),))
+    return Call("divide", (sums(x, y), Call("maximum", (norms, Call("scalar", (), {"value": 1e-30})))))
+
+
+__all__: list[str] = []

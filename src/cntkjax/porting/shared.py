@@ -1,0 +1,146 @@
+"""What is written alike for several libraries: rows of calls, and functions that the source contains if it uses them.
+
+LIB is the library's name in the source. The functions use `steps_of`, `rows_of` and `recurrence`, which each library
+has its own of.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_INFIX = {
+    "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "less": "<", "greater": ">", "less_equal": "<=",
+    "greater_equal": ">=", "equal": "==", "not_equal": "!=", "power": "**", "matmul": "@",
+}
+
+
+def _reshape(x: str, lead: int, shape: tuple[int, ...]) -> str:
+    if lead == 2 or -1 in shape:
+        return f"reshape_samples({x}, {shape}{'' if lead == 2 else f', {lead}'})"
+    return f"{x}.reshape({', '.join(map(str, [-1] * (lead == 1) + list(shape))) or '()'})"
+
+
+def calls(lib: str) -> dict[str, Any]:
+    """The rows that are alike."""
+    return {
+        **{name: f"({{}} {sign} {{}})" for name, sign in _INFIX.items()},
+        "negative": "(-{})",
+        "where": f"{lib}.where({{}}, {{}}, {{}})",
+        "scalar": "{value!r}",
+        "item": "{}[{index}]",
+        "tuple": lambda *parts: f"({', '.join(parts)})",
+        "slice": "{}[{slices}]",
+        "reshape": _reshape,
+        "to_index": "{}.astype(int)",
+        "gather": lambda x, index, lead: f"{x}[{':, ' * lead}{index}]",
+        "full_like": f"{lib}.full_like({{}}, {{value}})",
+        "eye_like": f"{lib}.eye(*{{}}.shape, dtype={lib}.{{dtype}})",
+        "recurrence": lambda *operands: f"recurrence({', '.join(operands)})",
+        "filled": lambda like, **options: full(f"len({like})", lib, **options),
+        "filled_like": lambda like, lead, **options: full(f"*{like}.shape[:{lead}]", lib, **options),
+        "expanded": lambda x, like, shape: f"{lib}.broadcast_to({x}, ({_sizes(f'len({like})', shape)}))",
+        "spread": lambda x, like, lead: f"{lib}.broadcast_to({x}, (*{like}.shape[:{lead}], *{x}.shape[{lead}:]))",
+        "first": "{}[:, 0]",
+        "last": "at_step({}, {} - 1)",
+        "masked": lambda x, lengths, value: f"masked({x}, {lengths}, {_number(value, lib)})",
+        "step_mask": "step_mask({}, {})",
+        "at_step": "at_step({}, {})",
+        "at_steps": "at_steps({}, {})",
+        "all_steps": f"{lib}.full(({{0}}.shape[0],), {{0}}.shape[1])",
+        "reversed": "reversed_sequences({}, {})",
+        "delayed": "delayed({}, {}, {steps})",
+        "ahead": "ahead({}, {}, {}, {steps})",
+        "selected": "selected({})",
+        "scattered": "scattered({}, {}, {})",
+        "range_lengths": "range_lengths({}, {begin}, {end})",
+    }
+
+
+def full(lead: str, lib: str, shape: tuple[int, ...], value: float, dtype: str, **options: str) -> str:
+    """A call that fills an array; `lead` is the text of its leading dimensions."""
+    more = "".join(f", {k}={v}" for k, v in options.items())
+    return f"{lib}.full(({_sizes(lead, shape)}), {value!r}, dtype={lib}.{dtype}{more})"
+
+
+def _sizes(lead: str, shape: tuple[int, ...]) -> str:
+    return ", ".join([lead, *map(str, shape)]) + ("" if shape else ",")
+
+
+def _number(value: float, lib: str) -> str:
+    text = repr(float(value))
+    return text.replace("inf", f"{lib}.inf")
+
+
+_HELPERS = {
+    "step_mask": '''
+def step_mask(x, lengths):
+    """True for the steps of x [batch, time, ...] that a sequence has, [batch, time]."""
+    return steps_of(x) < lengths[:, None]
+''',
+    "masked": '''
+def masked(x, lengths, value):
+    """x [batch, time, ...] with another value after the end of each sequence."""
+    mask = step_mask(x, lengths)
+    return LIB.where(mask.reshape(*mask.shape, *[1] * (x.ndim - 2)), x, value)
+''',
+    "at_steps": '''
+def at_steps(x, steps):
+    """The steps [batch, n] of x [batch, time, ...]."""
+    return x[rows_of(x)[:, None], steps]
+''',
+    "at_step": '''
+def at_step(x, step):
+    """One step [batch] of each sequence of x [batch, time, ...]."""
+    return x[rows_of(x), step]
+''',
+    "reversed_sequences": '''
+def reversed_sequences(x, lengths):
+    """x [batch, time, ...] with the steps of each sequence in reverse order."""
+    steps = steps_of(x)
+    return at_steps(x, LIB.where(steps < lengths[:, None], lengths[:, None] - 1 - steps, steps))
+''',
+    "delayed": '''
+def delayed(x, initial, steps):
+    """x [batch, time, ...] so many steps ago; where a sequence does not reach that far, `initial` [batch, ...]."""
+    before = LIB.broadcast_to(initial[:, None], (len(x), min(steps, x.shape[1]), *x.shape[2:]))
+    return LIB.concatenate([before, x[:, : max(x.shape[1] - steps, 0)]], 1)
+''',
+    "ahead": '''
+def ahead(x, initial, lengths, steps):
+    """x [batch, time, ...] so many steps ahead; where a sequence does not reach that far, `initial` [batch, ...]."""
+    later = LIB.clip(steps_of(x) + steps, 0, x.shape[1] - 1)
+    reaches = steps_of(x) + steps < lengths[:, None]
+    return LIB.where(reaches.reshape(*reaches.shape, *[1] * (x.ndim - 2)), x[:, later], initial[:, None])
+''',
+    "selected": '''
+def selected(counts):
+    """The steps [batch, time] at which `counts` is not 0, and how many there are in each sequence, [batch]."""
+    total = LIB.ceil(LIB.cumsum(counts, 1) - 1e-4)
+    steps = (total[:, None, :] <= steps_of(counts)[None, :, None]).sum(-1)
+    return LIB.clip(steps, 0, counts.shape[1] - 1), (steps < counts.shape[1]).sum(-1)
+''',
+    "scattered": '''
+def scattered(x, steps, like):
+    """x [batch, n, ...] at these steps of a sequence [batch, time, ...], zeros elsewhere."""
+    places = steps[:, None, :] == steps_of(like)[None, :, None]
+    return LIB.where(places.reshape(*places.shape, *[1] * (x.ndim - 2)), x[:, None], 0).sum(2)
+''',
+    "range_lengths": '''
+def range_lengths(lengths, begin, end):
+    """The lengths of slices of sequences, whose end counts from the end if it is not positive."""
+    return LIB.clip((LIB.clip(lengths, 0, end) if end > 0 else lengths + end) - begin, 0, None)
+''',
+    "reshape_samples": '''
+def reshape_samples(x, shape, lead=2):
+    """x [batch, time, ...] with samples of another shape; `lead` dimensions stay."""
+    return x.reshape(*x.shape[:lead], *shape)
+''',
+}
+
+
+def helpers(lib: str) -> dict[str, str]:
+    """The functions, by their names."""
+    return {name: text.replace("LIB", lib) for name, text in _HELPERS.items()}
+
+
+__all__ = ["calls", "full", "helpers"]

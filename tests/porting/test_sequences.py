@@ -1,0 +1,145 @@
+"""Models of sequences, the golden models and the networks of tests/networks are ported, or refused by a node's name."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+from cntkjax.porting import TARGETS, PortError, port
+from cntkjax.porting.source import Source
+from cntkjax.porting.walk import describe
+from tests.networks.record import NETWORKS
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "models"
+# What has no counterpart: random numbers, assignments, graphs of labels, and images by regions or places of maxima.
+REFUSED = {
+    "assign_constants": "Assign", "conv_sequential": "ConvolutionSequenceShape", "criteria": "Logistic",
+    "ctc": "LabelsToGraph", "pooling": "Unpooling", "random_ops": "RandomDistribution",
+    "random_sampling": "RandomSample", "roi_crop": "ROIPooling", "softmax_axes": "Argmax", "user_function": "",
+}
+
+
+def words(sparse=False):
+    return C.sequence.input_variable(7, is_sparse=sparse, name="words")
+
+
+def tagger():
+    """Both directions, an embedding and a layer for each word."""
+    embedded = C.layers.Embedding(5)(words(sparse=True))
+    forward, backward = (C.layers.Recurrence(C.layers.LSTM(4), go_backwards=b)(embedded) for b in (False, True))
+    return C.layers.Dense(3)(C.splice(forward, backward))
+
+
+def cells():
+    """Cells that libraries have, and cells that are written step by step."""
+    x = words()
+    gru = C.layers.Recurrence(C.layers.GRU(3))(x)
+    sigmoid = C.layers.Recurrence(C.layers.RNNStep(3, activation=C.sigmoid), go_backwards=True)(gru)
+    peepholes = C.layers.Recurrence(C.layers.LSTM(3, use_peepholes=True, enable_self_stabilization=True))(x)
+    started = C.layers.Recurrence(C.layers.LSTM(2), initial_state=0.3)(x)
+    return C.combine([sigmoid, peepholes, C.layers.Recurrence(C.layers.RNNStep(2, activation=C.relu))(started)])
+
+
+def steps():
+    """Steps that are selected, reduced, delayed and spread."""
+    x = words()
+    return C.combine([
+        C.sequence.first(x), C.sequence.last(2 * x), C.sequence.reduce_sum(x), C.sequence.reduce_max(x),
+        C.sequence.softmax(x), C.sequence.past_value(x, 0.5, 2), C.sequence.future_value(x, None, 1),
+        C.sequence.slice(x, 1, 0), C.sequence.broadcast_as(C.sequence.last(x), x) - x,
+        C.layers.Fold(C.plus)(x), C.sequence.is_first(x), C.layers.RecurrenceFrom(C.plus)(C.sequence.last(x), x),
+    ])
+
+
+def losses():
+    """Criteria over the steps of sequences."""
+    x, label = words(), C.sequence.input_variable(3, name="label")
+    z = C.layers.Dense(3)(x)
+    return C.combine([C.cross_entropy_with_softmax(z, label), C.classification_error(z, label),
+                      C.squared_error(z, x[:3])])
+
+
+def upsampled():
+    x = C.input_variable((2, 4, 5))
+    layer = C.layers.ConvolutionTranspose2D
+    return C.combine([layer((3, 3), 3, strides=2, pad=True)(x), layer((2, 3), 2, strides=(1, 2))(x),
+                      C.pad(x, [(0, 0), (1, 2), (2, 1)], mode=C.ops.REFLECT_PAD), C.pad(x, [(0, 0), (1, 2), (0, 1)])])
+
+
+MODELS = [tagger, cells, steps, losses, upsampled]
+
+
+def passed(folder):
+    run = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(folder)],
+                         capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout + run.stderr
+    return int(run.stdout.split(" passed")[0].split()[-1])
+
+
+@pytest.mark.parametrize("target", ["torch", "flax"])
+def test_sequences_and_upsampling_compute_the_same(target, tmp_path):
+    pytest.importorskip(target, reason=f"the ported models need the package {target}")
+    for make in MODELS:
+        port(make(), target, tmp_path / make.__name__)
+    assert passed(tmp_path) == len(MODELS)
+
+
+@pytest.mark.parametrize("target", ["torch", "flax"])
+def test_golden_models_compute_the_same_or_are_refused(target, tmp_path):
+    pytest.importorskip(target, reason=f"the ported models need the package {target}")
+    ported = 0
+    for path in sorted(GOLDEN.glob("*.model")):
+        model = C.load_model(path) if path.stem != "user_function" else None
+        if path.stem not in REFUSED:
+            port(model, target, tmp_path / path.stem)
+            ported += 1
+        elif model is not None:
+            with pytest.raises(PortError, match=REFUSED[path.stem]):
+                port(model, target, tmp_path / path.stem)
+    assert passed(tmp_path) == ported
+
+
+class Built(Exception):
+    """The model whose training would begin."""
+
+
+class WithoutTraining:
+    """The package, for networks that are to be built only."""
+
+    def __getattr__(self, name):
+        return getattr(C, name)
+
+    def Trainer(self, model, *_):
+        raise Built(model)
+
+
+@pytest.mark.parametrize("network", [n for n in NETWORKS if n.__name__ != "style_transfer"], ids=lambda n: n.__name__)
+def test_networks_have_a_source_or_are_refused(network):
+    with pytest.raises(Built) as built:
+        network(WithoutTraining())
+    (model,) = built.value.args
+    for target in TARGETS.values():
+        try:
+            source = Source(describe(model, target.helpers), target)
+        except PortError as error:
+            assert "cannot be ported" in str(error)
+            continue
+        compile(source.text(network.__name__), "model.py", "exec")
+        assert sum(v.size for v in source.weights.values()) >= sum(np.prod(p.shape) for p in model.parameters)
+
+
+def test_a_recurrence_is_the_layer_of_the_library(tmp_path):
+    port(tagger(), "torch", tmp_path)
+    text = (tmp_path / "model.py").read_text()
+    for line in ("= nn.Embedding(7, 5)", "= nn.LSTM(5, 4, batch_first=True)", "def forward(self, words, lengths):"):
+        assert line in text
+
+
+def test_each_sequence_axis_has_lengths(tmp_path):
+    port(C.load_model(GOLDEN / "attention_seq2seq.model"), "torch", tmp_path)
+    text = (tmp_path / "model.py").read_text()
+    assert "def forward(self, dec, enc, dec_lengths, enc_lengths):" in text
+    assert text.count("recurrence(step, ") == 1  # the decoder; the encoder is a layer
