@@ -17,6 +17,7 @@ from ..ops._operand import as_list
 from ..ops.functions import Function
 from ..variables import Record
 from ._sources import Data, Inputs, as_source, next_minibatch
+from .callbacks import Callback as TrainingCallback
 from .trainer import Trainer
 from .training_session import (
     CheckpointConfig,
@@ -33,7 +34,7 @@ from .training_session import (
 _CONFIGS: dict[type, str] = {
     CheckpointConfig: "checkpoint_config", CrossValidationConfig: "cv_config", TestConfig: "test_config",
 }
-Callback: TypeAlias = "ProgressWriter | CheckpointConfig | CrossValidationConfig | TestConfig"
+Callback: TypeAlias = "ProgressWriter | CheckpointConfig | CrossValidationConfig | TestConfig | TrainingCallback"
 
 
 class _Collector(ProgressWriter):
@@ -84,7 +85,8 @@ def train(
 
     `minibatch_source`: a source, or a tuple of arrays in the order of the arguments.
     `streams`: the streams of a source in this order; or `model_inputs_to_streams`, {argument: stream}.
-    `callbacks`: progress writers, CheckpointConfig, CrossValidationConfig, TestConfig.
+    `callbacks`: progress writers, CheckpointConfig, CrossValidationConfig, TestConfig; also those of
+    `cntkjax.train.callbacks`, an extension.
     `max_epochs`: by default one epoch, of `epoch_size` samples or all data; or give `max_samples` instead.
 
     Returns: a record of ``updates`` (at the frequency of the first progress writer) and ``epoch_summaries``, each with
@@ -174,6 +176,8 @@ def _sorted_callbacks(callbacks: Callback | Sequence[Callback] | None) -> tuple[
             configs[name] = callback
         elif isinstance(callback, ProgressWriter):
             writers.append(callback)
+        elif isinstance(callback, TrainingCallback):
+            configs.setdefault("callbacks", []).append(callback)
         else:
             kinds = ", ".join(kind.__name__ for kind in _CONFIGS)
             raise TypeError(f"a callback has to be a progress writer or one of {kinds}, not {callback!r}")

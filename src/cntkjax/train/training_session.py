@@ -6,7 +6,7 @@ import math
 import operator
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -22,9 +22,11 @@ from ..parallel import workers
 from ..variables import Variable
 from ._progress import Progress
 from ._sources import Criterion, Data, Inputs, SessionSource, as_source, next_minibatch
+from .callbacks import Callback, CallbackList, EpochAverages
 from .trainer import Trainer, TrainerCore
 
 _SOURCE = "TrainingMinibatchSource"  # the key of the source's state in a checkpoint, as CNTK has it
+_CALLBACKS = "Callbacks"  # the key of their states
 
 
 @public
@@ -238,6 +240,7 @@ class _SessionCore:
         checkpoint_config: CheckpointConfig | None,
         cv_config: CrossValidationConfig | None,
         test_config: TestConfig | None,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         self._session = session
         if trainer is None:
@@ -249,6 +252,10 @@ class _SessionCore:
         if max_samples is not None and max_samples <= 0:
             raise ValueError(f"training_session: max_samples has to be positive, not {max_samples}; None is no limit")
         self._trainer: TrainerCore = unwrap(trainer)
+        self._callbacks = CallbackList(trainer, callbacks)
+        self._epoch = EpochAverages()
+        if callbacks:
+            self._trainer.writers.append(self._epoch)
         self._source, self._inputs = mb_source, model_inputs_to_streams
         self._sizes = as_sizes(mb_size)
         self._max_samples = math.inf if max_samples in (None, INFINITELY_REPEAT) else max_samples
@@ -270,6 +277,7 @@ class _SessionCore:
         self._restore()
         total = int(self._max_samples) if math.isfinite(self._max_samples) else None
         self._trainer.begin_session(total)
+        self._callbacks.on_train_begin()
         try:
             self._train()
         finally:
@@ -282,10 +290,15 @@ class _SessionCore:
         while continues:  # the last minibatch is empty
             self._session.on_minibatch_start()
             trained = trainer.train_minibatch(self._next_minibatch())
+            if trained:
+                self._callbacks.on_train_batch_end()
             self._stopped |= self._session.on_minibatch_end() is False
-            continues = trained and self._run_actions()
+            continues = trained and self._run_actions() and not self._callbacks.stop_training
         for action in self._actions:
             action.run(trainer.progress, at_end=True)
+        if self._callbacks.callbacks:
+            self._callbacks.on_train_end()
+            self._saved_at = None  # they may have changed the parameters
         self._save_last()
 
     def get_minibatch_size(self) -> int:
@@ -306,6 +319,7 @@ class _SessionCore:
                 "restore it with Trainer.restore_from_checkpoint"
             )
         self._source.restore_from_checkpoint(external[_SOURCE])
+        self._callbacks.restore_from_checkpoint(external.get(_CALLBACKS, {}))
         for action in self._actions:
             action.skip_to(self._trainer.progress)
         self._saved_at = self._trainer.progress
@@ -343,12 +357,15 @@ class _SessionCore:
 
     def _summarize(self, number: int) -> None:
         self._trainer.summarize_training_progress()
+        if self._callbacks.callbacks:
+            self._callbacks.on_epoch_end(self._epoch.averages)
 
     def _cross_validate(self, number: int) -> bool:
         assert self._cv is not None
         limit = math.inf if self._cv.max_samples is None else self._cv.max_samples
         self._session.on_cross_validation_start(number)
         result = self._cv.run(self._trainer, self._inputs, limit, self._device)
+        self._callbacks.on_validation_end({"val_metric": result[0]} if result[1] else {})
         return self._session.on_cross_validation_end(number, *result)
 
     def _checkpoint(self, number: int) -> None:
@@ -360,7 +377,10 @@ class _SessionCore:
         self._session.on_checkpoint_end(number)
 
     def _save(self, filename: str) -> None:
-        self._trainer.save_checkpoint(filename, {_SOURCE: self._source.get_checkpoint_state()}, wait=False)
+        external = {_SOURCE: self._source.get_checkpoint_state()}
+        if self._callbacks.callbacks:
+            external[_CALLBACKS] = self._callbacks.get_checkpoint_state()
+        self._trainer.save_checkpoint(filename, external, wait=False)
         self._saved_at = self._trainer.progress
 
     def _save_last(self) -> None:
@@ -391,6 +411,7 @@ class TrainingSession(_SessionCore):
     `mb_size`: the minibatch size, or the result of ``minibatch_size_schedule``.
     `model_inputs_to_streams`: {argument: stream of ``mb_source``}.
     `progress_frequency`: samples, or (number, DataUnit), between summaries of the progress writers.
+    `callbacks`: see `cntkjax.train.callbacks`; an extension. An epoch of theirs ends with each of these summaries.
 
     Units: `mb_size` and `max_samples` are in samples, of all workers.
     Errors: ValueError for missing arguments.
@@ -408,11 +429,12 @@ class TrainingSession(_SessionCore):
         checkpoint_config: CheckpointConfig | None,
         cv_config: CrossValidationConfig | None,
         test_config: TestConfig | None,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         self.cv_callback = None if cv_config is None else cv_config.callback
         self.__wrapped__ = _SessionCore(
             self, trainer, mb_source, mb_size, model_inputs_to_streams, max_samples, progress_frequency,
-            checkpoint_config, cv_config, test_config,
+            checkpoint_config, cv_config, test_config, callbacks,
         )
 
     def on_minibatch_start(self) -> None:
@@ -432,9 +454,12 @@ class TrainingSession(_SessionCore):
         """Called before each cross validation."""
 
     def on_cross_validation_end(
-        self, index: int, average_error: float, num_samples: int, num_minibatches: int
+        self, index: int, average_error: Any, num_samples: int, num_minibatches: int
     ) -> bool:
-        """Called after each cross validation; training ends if it returns False. Units: the error is per sample."""
+        """Called after each cross validation; training ends if it returns False.
+
+        Units: the error is per sample; a float, which may be NaN, as an argument that is declared float may not.
+        """
         callback = self.cv_callback
         return callback is None or callback(index, average_error, num_samples, num_minibatches)
 
@@ -450,6 +475,7 @@ def training_session(
     checkpoint_config: CheckpointConfig | None = None,
     cv_config: CrossValidationConfig | None = None,
     test_config: TestConfig | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> TrainingSession:
     """A session whose ``train()`` runs the whole training; see ``TrainingSession`` for the arguments.
 
@@ -466,7 +492,7 @@ def training_session(
     """
     return TrainingSession(
         trainer, mb_source, mb_size, model_inputs_to_streams, max_samples, progress_frequency, checkpoint_config,
-        cv_config, test_config,
+        cv_config, test_config, callbacks,
     )
 
 
