@@ -109,6 +109,21 @@ def epoch_accumulator(C: Any, x: Any, *, name: str) -> Any:
     )
 
 
+@operation("LatticeSequenceWithSoftmax", sequences=True)
+def lattice_sequence_with_softmax(
+    C: Any, labels: Any, z: Any, likelihood: Any, lattice: Any, *, symListPath: str, phonePath: str,
+    stateListPath: str, transProbPath: str, latticeConfigPath: str = "LatticeNode.config",
+    hSmoothingWeight: float = 0.95, frameDropThresh: float = 1e-10, doReferenceAlign: bool = False,
+    seqGammarUsesMBR: bool = False, seqGammarAMF: float = 14.0, seqGammarLMF: float = 14.0,
+    seqGammarBMMIFactor: float = 0.0, seqGammarWordPen: float = 0.0, name: str,
+) -> Any:
+    """The log probability of labels relative to the hypotheses in a lattice."""
+    files = symListPath, phonePath, stateListPath, transProbPath, latticeConfigPath
+    numbers = float(hSmoothingWeight), float(frameDropThresh), bool(doReferenceAlign), bool(seqGammarUsesMBR)
+    scores = float(seqGammarAMF), float(seqGammarLMF), float(seqGammarBMMIFactor), float(seqGammarWordPen)
+    return C.lattice_sequence_with_softmax(labels, z, likelihood, lattice, *files, *numbers, *scores, name=name)
+
+
 @operation("CosDistanceWithNegativeSamples")
 def negative_samples(C: Any, x: Any, y: Any, *, numShifts: float, numNegSamples: float, name: str) -> Any:
     """Cosine distances to the partner and to those of other samples."""
