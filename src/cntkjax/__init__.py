@@ -62,6 +62,7 @@ from .graph.axis import Axis
 from .graph.shape import FREE as FreeDimension
 from .graph.shape import INFERRED as InferredDimension
 from .initializer import *
+from .interop import load_weights, save_weights
 from .io import INFINITELY_REPEAT
 from .learners import *
 from .losses import *

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -80,16 +79,19 @@ class Prediction:
         with double_precision(is_double), matmul_precision():
             run = self.program.executables.get(minibatch.signature, inputs).run
             minibatch.batch = jax.device_put(minibatch.batch)  # once, not in each call
+            inputs_for = self.program.inputs_for(minibatch, self.leaves, self.random)
 
         def call(array: np.ndarray) -> list[np.ndarray]:
             if size != count:
                 array = np.concatenate([array, np.broadcast_to(array[:1], (size - count, *array.shape[1:]))])
-            with double_precision(is_double):
-                bound = replace(minibatch, arguments=[array])
-                data: Any = run(*self.program.inputs(bound, self.leaves, self.random))()[0]
+            data: Any = run(*inputs_for([array]))()[0]
             return [np.asarray(output)[:count].copy() for output in data]  # the program's own memory is read-only
 
-        return call
+        def call_in_double_precision(array: np.ndarray) -> list[np.ndarray]:
+            with double_precision(True):
+                return call(array)
+
+        return call_in_double_precision if is_double else call
 
 
 __all__ = ["Call", "Prediction"]

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from copy import copy
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 import jax
@@ -257,6 +258,16 @@ class Program:
         fed = _Fed(minibatch.arguments, minibatch.batch, minibatch.layouts, random, minibatch.past, extra)
         places_later = self._devices is not None and len(self._devices.local) > 1
         return donated, leaves, joined(fed) if places_later else _JOINING.attempt(sent, fed, otherwise=fed)
+
+    def inputs_for(
+        self, minibatch: PackedMinibatch, leaves: Sequence[Array | None], random: RandomInputs | None
+    ) -> Callable[[Sequence[PackedArray]], Inputs]:
+        """`inputs` as a function of the arguments; where a program reads these in place, the rest is made once."""
+        donated, leaves, fed = self.inputs(minibatch, leaves, random)
+        if not isinstance(fed, _Fed):
+            return lambda arguments: self.inputs(replace(minibatch, arguments=list(arguments)), leaves, random)
+        others = fed[1:]
+        return lambda arguments: (donated, leaves, _Fed(arguments, *others))
 
     def _run_with_callbacks(
         self, inputs: Inputs, minibatch: PackedMinibatch, random: RandomInputs | None
