@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from cntkjax import combine
 from cntkjax.brainscript.command_line import main
 from cntkjax.brainscript.language import build_network
 from cntkjax.brainscript.models import function_of, load_network
@@ -160,3 +161,38 @@ def test_the_edit_action_writes_the_model_that_brainscript_describes(tmp_path):
     network = load_network(str(tmp_path / "b.dnn"))
     assert set(network.nodes) == {"x", "z"}
     np.testing.assert_allclose(run(network, "z", DATA[:, :2]), 1 / (1 + np.exp(-DATA[:, :2])), rtol=1e-6)
+
+
+def value(network, name):
+    return np.asarray(network.nodes[name].value)
+
+
+DECODER = """
+    labels = Input {4, tag='label'} ; start = Input {4, tag='feature'}
+    inputSequence = Pass (start) ; labelSequence = Pass (labels)
+    W = ParameterTensor {(4 : 4), init='gaussian', initValueScale=20}
+    U = ParameterTensor {(4 : 4), init='gaussian', initValueScale=10}
+    decoderHistoryHook = Pass (labelSequence)
+    history = BS.Boolean.If (BS.Loop.IsFirst (labelSequence), start, BS.Loop.Previous (decoderHistoryHook))
+    h = Tanh (W * history + U * BS.Loop.Previous (h))
+    decoderHistoryFromOutput = Pass (Hardmax (W * h))
+    scoreSequence = Pass (W * h)
+    outputNodes = (scoreSequence)
+"""
+
+
+def test_a_greedy_decoder_feeds_back_its_own_output(model):
+    trained, path = model(DECODER)
+    decoder = build(f"(BS.Seq2Seq.GreedySequenceDecoderFrom (BS.Network.Load ('{path}')))")
+    W, U = (value(trained, name) for name in "WU")
+    decode = combine([decoder.nodes["decodeOut"]])
+    labels, start = np.eye(4, dtype=np.float32)[[0, 2, 1, 3, 0, 1]], np.eye(4, dtype=np.float32)[[1] * 6]
+    given = {v: [labels if v.name == "labels" else start] for v in decode.arguments}
+    (found,) = decode.eval(given)
+    h, history, expected = np.zeros(4), start[0], []
+    for _ in labels:
+        h = np.tanh(history @ W + h @ U)
+        expected.append((h @ W).argmax())
+        history = np.eye(4)[expected[-1]]
+    assert np.asarray(found).argmax(-1).ravel().tolist() == expected
+    assert expected != labels.argmax(1).tolist()

@@ -60,19 +60,31 @@ def _edit(call: Call) -> LoadedNetwork:
         if new is not node:
             new.name = name
             replacements[id(node)] = new
-    ends = [*model.nodes.values(), *further, *replacements.values()]
-    copies = replaced(_without(ends, replacements), replacements, lambda name: name)
+    copies = replaced(model.nodes.values(), replacements, lambda name: name)
+    _connect(model, {**replacements, **{id(node): node for node in further}}, copies)
     nodes = {name: copies.get(id(node), node) for name, node in model.nodes.items()}
-    nodes |= {node.name: copies.get(id(node), node) for node in further}
+    nodes |= {node.name: node for node in further}
     return LoadedNetwork(nodes, model.roles)
 
 
-def _without(roots: list[Node], replacements: dict[int, Node]) -> list[Node]:
-    """The roots, with inputs of replacements that were replaced themselves updated."""
-    for key, new in replacements.items():
-        inputs = new.operands()
-        new.inputs = [replacements.get(id(each), each) if id(each) != key else each for each in inputs]
-    return roots
+def _connect(model: LoadedNetwork, new: dict[int, Node], copies: dict[int, Node]) -> None:
+    """Let new nodes, which were made from those of the model, depend on the edited model.
+
+    `new`: by the nodes that they replace. A new node goes on depending on the node that it replaces.
+    """
+    old = {id(node) for node in model.nodes.values()}
+    keeps: dict[int, tuple[Node, set[int]]] = {}
+    for key, node in new.items():
+        waiting, seen = [node], set()
+        while waiting:
+            each = waiting.pop()
+            if id(each) in old or id(each) in seen:
+                continue
+            seen.add(id(each))
+            keeps.setdefault(id(each), (each, set()))[1].add(key)
+            waiting += each.operands()
+    for node, kept in keeps.values():
+        node.inputs = [each if id(each) in kept else copies.get(id(each), each) for each in node.operands()]
 
 
 def _clone_function(call: Call) -> Builtin:
