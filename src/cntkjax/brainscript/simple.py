@@ -45,9 +45,10 @@ class _Builder(Nodes):
 
 def simple_network(block: Block, precision: str) -> Network:
     """The network of a SimpleNetworkBuilder block. Errors: ConfigError for keys that are missing or not supported."""
-    sizes = [int(size) for size in block.array("layerSizes")]
-    if len(sizes) < 2:
-        raise ConfigError("SimpleNetworkBuilder needs layerSizes = inputs:hidden:...:outputs")
+    given = [size for each in block.array("layerSizes") for size in each.split(":")]  # which may be in quotes
+    if len(given) < 2 or not all(size.strip().isdigit() for size in given):
+        raise ConfigError(f"SimpleNetworkBuilder needs layerSizes = inputs:hidden:...:outputs, not {':'.join(given)}")
+    sizes = [int(size) for size in given]
     kind = block.choice("rnnType", ("SIMPLENET", *KINDS), "SIMPLENET")
     if kind != "SIMPLENET":
         return recurrent_network(block, kind, sizes, precision)
