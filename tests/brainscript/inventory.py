@@ -27,7 +27,7 @@ from cntkjax.brainscript.language.parser import parse_members
 from cntkjax.brainscript.log import Log
 from cntkjax.brainscript.mel.commands import commands
 from cntkjax.brainscript.ndl.reader import Reader
-from cntkjax.brainscript.readers.opening import READERS
+from cntkjax.brainscript.readers.opening import CORPORA, READERS
 from cntkjax.brainscript.source import Text
 from cntkjax.sgd import ConfigError
 
@@ -84,7 +84,7 @@ def _configuration(path: Path, folder: Path) -> tuple[str, str]:
         for name in ("reader", "cvReader"):
             reader = block.block(name)
             if reader is not None and reader.own("deserializers") is None:
-                problems += _missing([reader.text("readerType", "")], READERS, "reader")
+                problems += _missing([reader.text("readerType", "")], (*READERS, *CORPORA), "reader")
     return ", ".join(actions), "; ".join(dict.fromkeys(problems)) or "runs"
 
 

@@ -212,6 +212,7 @@ def test_plot_writes_the_graph_as_cntk_does(run, tmp_path):
 
 
 def test_sizes_of_layers_may_be_in_quotes_and_are_numbers(run):
-    assert run("command=Train", 'Train=[SimpleNetworkBuilder=[layerSizes="2:5:2"]]', "Train=[SGD=[maxEpochs=1]]")[0] == 0
+    quoted = 'Train=[SimpleNetworkBuilder=[layerSizes="2:5:2"]]'
+    assert run("command=Train", quoted, "Train=[SGD=[maxEpochs=1]]")[0] == 0
     status, log = run("command=Train", "Train=[SimpleNetworkBuilder=[layerSizes=2:many:2]]", "makeMode=false")
     assert status == 1 and "needs layerSizes = inputs:hidden:...:outputs, not 2:many:2" in log
