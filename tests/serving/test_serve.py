@@ -4,10 +4,12 @@ import http.client
 import json
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -27,7 +29,7 @@ def running_sum():
 
 
 class Server:
-    def __init__(self, folder):
+    def __init__(self, folder, *options):
         self.path = folder / "scaled.model"
         scaled(2).save(str(self.path))
         running_sum().save(str(folder / "sums.model"))
@@ -35,7 +37,7 @@ class Server:
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "cntkjax", "serve", str(self.path), f"seq={folder / 'sums.model'}", "--port",
-                 "0", "--max-request", "0.01"], stdout=subprocess.PIPE, stderr=log, text=True,
+                 "0", "--max-request", "0.01", *options], stdout=subprocess.PIPE, stderr=log, text=True,
             )  # fmt: skip
         line = self.process.stdout.readline()
         assert " serves scaled, seq" in line, self.log.read_text()
@@ -198,3 +200,63 @@ def test_what_cannot_be_served_is_reported(models, text, capsys):
 
     assert main(["serve", *models]) == 1
     assert text in capsys.readouterr().err
+
+
+def test_a_full_queue_is_answered_by_503_and_no_request_is_lost(tmp_path):
+    server = Server(tmp_path, "--max-queue", "1", "--max-batch", "1", "--max-request", "1")
+    body = json.dumps({"inputs": [
+        {"name": "words", "datatype": "FP32", "shape": [1, 20000, 1], "data": [1] * 20000}]}, separators=(",", ":"))
+
+    def ask(_):
+        return server.request("POST", "/v2/models/seq/infer", body)
+
+    try:
+        assert ask(0)[0] == 200  # the shape is compiled
+        with ThreadPoolExecutor(24) as pool:
+            answers = list(pool.map(ask, range(96)))
+        statuses = [status for status, _, _ in answers]
+        assert set(statuses) == {200, 503}
+        refused = next(answer for answer in answers if answer[0] == 503)
+        assert refused[2]["Retry-After"] == "1" and b"too many requests" in refused[1]
+        text = server.request("GET", "/metrics")[1].decode()
+        assert f'cntkjax_requests_total{{model="seq",status="503"}} {float(statuses.count(503))}' in text
+        assert ask(0)[0] == 200
+    finally:
+        server.process.kill()
+        server.process.communicate()
+
+
+def test_a_body_that_does_not_come_is_answered_by_408(tmp_path):
+    server = Server(tmp_path, "--body-timeout", "0.5")
+    host, port = server.address.split(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=20) as slow:
+            slow.sendall(b"POST /v2/models/scaled/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\n{")
+            assert b" 408 " in slow.recv(4096).split(b"\r\n")[0]
+        assert server.infer(inputs=[tensor((1, 2, 3))])[0] == 200
+    finally:
+        server.process.kill()
+        server.process.communicate()
+
+
+HOSTILE = [
+    b"GET / HTTP/9.9\r\n\r\n", b"\x00" * 4096, b"POST /v2/models/scaled/infer HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+    b"GET /v2/models/..%2f..%2fetc%2fpasswd HTTP/1.1\r\nHost: x\r\n\r\n", b"A" * 200_000,
+    b"POST /v2/models/scaled/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    b"POST /v2/models/scaled/infer HTTP/1.1\r\nHost: x\r\nInference-Header-Content-Length: 99999999999999999999\r\n"
+    b"Content-Length: 2\r\n\r\n{}",
+]
+
+
+def test_hostile_bytes_get_an_error_or_nothing_and_the_server_goes_on(server):
+    host, port = server.address.split(":")
+    nested = b"[" * 5000
+    requests = [*HOSTILE, b"POST /v2/models/scaled/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\n" + nested]
+    for data in requests:
+        with socket.create_connection((host, int(port)), timeout=20) as connection, suppress(ConnectionError):
+            connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
+            first = connection.recv(4096).split(b"\r\n")[0]
+            assert not first or first.split()[1].startswith(b"4"), (data[:60], first)
+    assert server.infer(inputs=[tensor((1, 2, 3))])[0] == 200
+    assert server.process.poll() is None

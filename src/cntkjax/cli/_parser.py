@@ -205,6 +205,7 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         ("--max-delay", float, 2.0, "milliseconds for which a request waits for others"),
         ("--max-queue", int, 256, "requests that may wait for a model; others are answered by 503"),
         ("--max-request", float, 64.0, "MiB of a request; larger ones are answered by 413"),
+        ("--body-timeout", float, 30.0, "seconds in which the body of a request has to come; otherwise 408"),
     ):
         serve.add_argument(option, type=kind, default=default, metavar="N", help=f"{help}; default {default}")
 

@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> None:
         raise ImportError(f'serve needs a server ({error}): pip install "cntkjax[serve]"') from error
     batching = Batching(options.max_batch, options.max_delay / 1000, options.max_queue)
     models = {name: Model(path, load, batching) for name, path in named(options.models).items()}
-    service = Service(models, version(), int(options.max_request * 2**20))
+    service = Service(models, version(), int(options.max_request * 2**20), options.body_timeout)
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     with socket.create_server((options.host, options.port), family=family) as listening:
         host, port = listening.getsockname()[:2]

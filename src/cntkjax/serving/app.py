@@ -28,11 +28,15 @@ log = logging.getLogger("uvicorn.error")
 class Service:
     """Answers requests for models by name.
 
-    `max_request`: bytes of a body. `poll`: seconds between looks at the files.
+    `max_request`: bytes of a body. `body_timeout`: seconds in which it has to come. `poll`: seconds between looks at
+    the files.
     """
 
-    def __init__(self, models: Mapping[str, Model], version: str, max_request: int, poll: float = 1.0) -> None:
-        self._models, self._version, self._max_request, self._poll = models, version, max_request, poll
+    def __init__(
+        self, models: Mapping[str, Model], version: str, max_request: int, body_timeout: float = 30.0, poll: float = 1.0
+    ) -> None:
+        self._models, self._version, self._poll = models, version, poll
+        self._max_request, self._body_timeout = max_request, body_timeout
         self._registry = CollectorRegistry()
         self._requests = Counter(
             "cntkjax_requests", "Inference requests, by HTTP status", ["model", "status"], registry=self._registry
@@ -97,7 +101,12 @@ class Service:
         return response
 
     async def _answer(self, name: str, model: Model, request: Request) -> Response:
-        body, length = await self._body(request), request.headers.get(_HEADER_LENGTH)
+        try:
+            body = await asyncio.wait_for(self._body(request), self._body_timeout)
+        except TimeoutError:
+            text = f"the body has not come within {self._body_timeout:g} seconds"
+            raise HTTPException(408, text, {"Connection": "close"}) from None
+        length = request.headers.get(_HEADER_LENGTH)
         loaded = model.current
         try:
             query = await run_in_threadpool(decoded, body, length, loaded.inputs)
