@@ -1,9 +1,12 @@
 """Configurations on several workers: one log, one model, and the numbers of one worker."""
 
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -38,3 +41,39 @@ def test_two_workers_train_as_one(tmp_path):
     assert [float(loss) for loss in losses] == pytest.approx(LOSSES, rel=1e-5)
     assert len(re.findall("Final Results", log)) == 1
     assert (Path(tmp_path) / "models" / "net.dnn").is_file()
+
+
+def last_loss(log):
+    """Number and loss of the last epoch in a log."""
+    number, loss = re.findall(r"Finished Epoch\[ *(\d+) of \d+\]: \[Training\] \w+ = ([\d.]+) \* 50", log)[-1]
+    return int(number), float(loss)
+
+
+@pytest.mark.timeout(400)
+def test_a_training_goes_on_after_a_worker_was_killed(tmp_path):
+    (tmp_path / "a.cntk").write_text(CONFIG)
+    write_data(tmp_path / "data.ctf")
+    (tmp_path / "run.py").write_text(RUN)
+
+    def command(workers, folder, epochs):
+        launch = ["-c", LAUNCH, "launch", "-n", str(workers)] if workers > 1 else []
+        return [sys.executable, *launch, str(tmp_path / "run.py"), "configFile=a.cntk", f"Data={tmp_path}/data.ctf",
+                f"Out={tmp_path}/{folder}", "command=Train", PARALLEL, f"Train=[SGD=[maxEpochs={epochs}]]"]
+
+    def ran(*given):
+        done = subprocess.run(command(*given), capture_output=True, text=True, check=False, cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    with (tmp_path / "log").open("w") as log:
+        run = subprocess.Popen(command(2, "two", 100_000), stdout=log, stderr=log, cwd=tmp_path)
+        while not (tmp_path / "two/models/net.dnn.3.ckp").exists() and run.poll() is None:
+            time.sleep(0.05)
+        children = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
+        os.kill(int(children[-1]), signal.SIGKILL)
+        assert run.wait(120) != 0, (tmp_path / "log").read_text()
+    epochs = max(int(file.name.split(".")[2]) for file in (tmp_path / "two/models").glob("net.dnn.*.ckp")) + 2
+    resumed = ran(2, "two", epochs)
+    assert "Starting from checkpoint. Loading network from" in resumed
+    number, loss = last_loss(resumed)
+    assert (number, pytest.approx(loss, rel=1e-5)) == last_loss(ran(1, "one", epochs))
