@@ -156,7 +156,7 @@ class TrainingLog(Observer):
     def trained(self, samples: int, sums: Sequence[SupportsFloat]) -> None:
         """Count a minibatch; log the averages of those since the last line, if it is time."""
         for each in (self._whole, self._since):
-            each.add(sums, [samples] * len(sums))
+            each.add(sums[: len(self._criteria)], [samples] * len(sums))  # a trainer has a metric, if only 0
         if is_due(self._whole.minibatches, self._every, self._first):
             self._show()
 
