@@ -34,7 +34,7 @@ LONGER ?= 100
 stress: .venv/test.stamp  ## interrupts and threads, so many times longer than in the tests
 	CNTKJAX_STRESS=$(LONGER) $(VENV) -m pytest tests/stress --timeout 0
 
-random-graphs: .venv/test.stamp  ## programs that nobody wrote, against other forms of themselves and CNTK 2.7, so many times as in the tests
+random-graphs: .venv/test.stamp  ## programs that nobody wrote, in other forms and on CNTK 2.7, so many times more than in the tests
 	CNTKJAX_RANDOM_GRAPHS=$(LONGER) $(VENV) -m pytest -s tests/random_graphs --timeout 0
 
 lint: .venv/test.stamp

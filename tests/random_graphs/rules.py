@@ -131,7 +131,7 @@ RULES: dict[str, Rule] = {
                                           a=VECTOR, b=like("a", False)),
     "cosine_distance": rule("C.cosine_distance({a}, {b})", a=VECTOR, b=same_step("a")),
     "cosine_distance same": rule("C.cosine_distance({a}, {b})", a=VECTOR, b=like("a", False)),
-    "cosine_distance_with_negative_samples": rule("C.cosine_distance_with_negative_samples({a}, {b}, 1, {n})", a=VECTOR,
+    "cosine_distance_with_negative_samples": rule("C.cosine_distance_with_negative_samples({a}, {b}, 1, {n})", a=operand(rank=1, sequence=False),
                                                   b=like("a", False), n=integer(1, 2)),
     "lambda_rank": rule("C.lambda_rank(C.reduce_sum({a}), C.reduce_l1({b}), C.zeros_like(C.reduce_sum({a})))", 0.1, a=operand(rank=1), b=like("a", False)),
     "ndcg_at_1": rule("C.ndcg_at_1(C.reduce_sum({a}), C.reduce_l1({b}), C.zeros_like(C.reduce_sum({a})))", 0.1, a=operand(rank=1), b=like("a", False)),
