@@ -140,6 +140,14 @@ def test_a_recurrence_is_the_layer_of_the_library(tmp_path):
         assert line in text
 
 
+def test_names_of_python_are_not_covered(tmp_path):
+    x = C.sequence.input_variable(3, name="input")
+    h = C.layers.Recurrence(C.layers.GRU(2))(C.plus(x, 1, name="len"))
+    port(h, "torch", tmp_path)
+    text = (tmp_path / "model.py").read_text()
+    assert "def forward(self, input_, lengths):" in text and "len_ = input_ + 1.0" in text and "len(" in text
+
+
 def test_each_sequence_axis_has_lengths(tmp_path):
     port(C.load_model(GOLDEN / "attention_seq2seq.model"), "torch", tmp_path)
     text = (tmp_path / "model.py").read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import keyword
 import re
 from collections import ChainMap
@@ -20,7 +21,7 @@ from .loops import is_loop, recurrence
 from .table import PRIMITIVES
 from .tree import Call, Expression, Layer, Module, Statement, member, refuse
 
-_RESERVED = {*keyword.kwlist, "self", "np", "nn", "torch", "jnp", "nnx", "jax", "keras", "ops", "F"}
+_RESERVED = {*keyword.kwlist, *dir(builtins), "self", "np", "nn", "torch", "jnp", "nnx", "jax", "keras", "ops", "F"}
 
 
 def identifier(text: str, default: str = "x") -> str:
