@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeAlias
 
-from cntkjax.graph.function import Function
+from cntkjax.graph.function import Node
 from cntkjax.variables import Record
 
 # An object is described on the page of the first module that has it, and linked on the others.
@@ -97,7 +97,7 @@ def public_names(module: ModuleType, homes: Homes) -> Iterator[tuple[str, object
 def is_constant(name: str, value: object) -> bool:
     """True for capitalized numbers and texts, and for functions and types of the graph; not for what Python leaves."""
     is_setting = isinstance(value, int | float | str) and name[0].isupper() and name != "TYPE_CHECKING"
-    return is_setting or isinstance(value, Function | Record | ModuleType)
+    return is_setting or isinstance(value, Node | Record | ModuleType)
 
 
 def is_object(value: object) -> bool:

@@ -19,8 +19,7 @@ from .engine.run.result import Result
 from .graph.arguments import public
 from .graph.errors import explain
 from .graph.shape import NDShape, Shape, as_shape, shape_text
-from .graph.variable import Variable as GraphVariable
-from .graph.variable import VariableKind
+from .graph.variable import Edge, VariableKind
 from .variables import Variable
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ class Value(DataMixin):
 
     @staticmethod
     def create(
-        var: GraphVariable, data: object, seq_starts: Sequence[bool] | None = None, device: Device = None,
+        var: Edge, data: object, seq_starts: Sequence[bool] | None = None, device: Device = None,
         read_only: bool = False,
     ) -> Value:
         """Create a value for a variable from arrays, lists of sequences, or CSR matrices.
@@ -124,7 +123,7 @@ class Value(DataMixin):
         return value
 
     @staticmethod
-    def _of(var: GraphVariable, data: object, seq_starts: Sequence[bool] | None) -> Value:
+    def _of(var: Edge, data: object, seq_starts: Sequence[bool] | None) -> Value:
         if not var.dynamic_axes:
             return Value(data.tocsr() if hasattr(data, "tocsr") else as_array(var, data))
         if isinstance(data, list) and var.sequence_axis is None:
@@ -244,7 +243,7 @@ class Value(DataMixin):
             csr = csr.reshape(len(lengths), -1).tocsr()
         return NDArrayView._of(csr, False, self.shape)
 
-    def as_sequences(self, variable: GraphVariable | None = None) -> list[Any]:
+    def as_sequences(self, variable: Edge | None = None) -> list[Any]:
         """The sequences as arrays [time, *shape], or as CSR matrices with one row per step."""
         ragged = self.ragged
         parts = ragged.sequences()
@@ -399,7 +398,7 @@ def asarray(value: object, dtype: DTypeLike | None = None) -> np.ndarray:
 
 
 @public
-def asvalue(variable: GraphVariable, data_array: object) -> Value:
+def asvalue(variable: Edge, data_array: object) -> Value:
     """Create a value for a variable from arrays, lists of sequences, or CSR matrices; see `Value.create`.
 
     >>> import cntkjax as C
@@ -410,7 +409,7 @@ def asvalue(variable: GraphVariable, data_array: object) -> Value:
 
 
 @public
-def like_input(variable: GraphVariable) -> Variable:
+def like_input(variable: Edge) -> Variable:
     """An input variable with the name, shape, element type and axes of a variable."""
     return Variable._new(
         VariableKind.Input, variable.shape, variable.dtype, variable.dynamic_axes, name=variable.name,

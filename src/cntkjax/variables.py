@@ -16,10 +16,11 @@ from .graph.arguments import public
 from .graph.axis import BATCH, UNKNOWN_AXES, AxesLike, Axis
 from .graph.dtypes import NUMBERS, as_dtype
 from .graph.errors import ShapeError, VariableShapeError, explain
-from .graph.function import Function as GraphFunction
+from .graph.function import Node
 from .graph.public import classes
 from .graph.shape import UNKNOWN_SHAPE, Shape, as_shape, is_known, matches, shape_text
 from .graph.variable import (
+    Edge,
     Leaf,
     Sampler,
     VariableKind,
@@ -30,7 +31,6 @@ from .graph.variable import (
     set_value,
     value_of,
 )
-from .graph.variable import Variable as GraphVariable
 from .initializer import Initializer
 from .tensor import ArrayMixin, TensorOpsMixin
 
@@ -69,21 +69,21 @@ class Record(dict):
 class VariableMixin:
     """Properties of all variables, defined in the graph and repeated here where CNTK has them."""
 
-    dtype = GraphVariable.dtype
-    dynamic_axes = GraphVariable.dynamic_axes
-    is_constant = GraphVariable.is_constant
-    is_input = GraphVariable.is_input
-    is_output = GraphVariable.is_output
-    is_parameter = GraphVariable.is_parameter
-    is_placeholder = GraphVariable.is_placeholder
-    is_sparse = GraphVariable.is_sparse
-    name = GraphVariable.name
-    needs_gradient = GraphVariable.needs_gradient
-    shape = GraphVariable.shape
-    uid: Any = GraphVariable.uid
+    dtype = Edge.dtype
+    dynamic_axes = Edge.dynamic_axes
+    is_constant = Edge.is_constant
+    is_input = Edge.is_input
+    is_output = Edge.is_output
+    is_parameter = Edge.is_parameter
+    is_placeholder = Edge.is_placeholder
+    is_sparse = Edge.is_sparse
+    name = Edge.name
+    needs_gradient = Edge.needs_gradient
+    shape = Edge.shape
+    uid: Any = Edge.uid
 
     @property
-    def owner(self: Any) -> GraphFunction:
+    def owner(self: Any) -> Node:
         """The function whose output this is; RuntimeError for other variables, as in CNTK (see ``is_output``)."""
         if not self.is_output:
             raise RuntimeError(f"{self!r} is not the output of a function, so it has no owner: check is_output first")
@@ -151,7 +151,7 @@ class VariableMixin:
 
 
 @public
-class Variable(VariableMixin, TensorOpsMixin, GraphVariable):
+class Variable(VariableMixin, TensorOpsMixin, Edge):
     """An edge of a graph: an input, a placeholder, or the output of a function.
 
     Shapes: ``shape`` is that of one sample; the batch axis and the sequence axis are in ``dynamic_axes``.
@@ -184,7 +184,7 @@ class Variable(VariableMixin, TensorOpsMixin, GraphVariable):
     def _new(cls, *args: Any, **kwargs: Any) -> Variable:
         """Create a variable of any kind; called by the graph."""
         variable = object.__new__(cls)
-        GraphVariable.__init__(variable, *args, **kwargs)
+        Edge.__init__(variable, *args, **kwargs)
         return variable
 
 
@@ -375,7 +375,7 @@ def _full(number: Init, shape: Shape, dtype: type) -> np.ndarray:
 
 
 def _check_shape_is_no_variable(shape: object, kind: str) -> None:
-    if isinstance(shape, (GraphVariable, GraphFunction)):
+    if isinstance(shape, (Edge, Node)):
         raise VariableShapeError(explain(
             f"{kind}: the shape is a variable, {shape!r}, not a number or a tuple of numbers",
             fix="give the shape of the variable, v.shape, or numbers; a function that makes a layer is called with "
@@ -429,6 +429,6 @@ def type_text(kind: Record) -> str:
 
 tensor = Variable._Type(shape=UNKNOWN_SHAPE, is_sparse=False, dynamic_axes=[BATCH])  # of any shape, for signatures
 classes.variable, classes.parameter, classes.constant = Variable._new, Parameter._new, Constant._new
-__all__ = ["Constant", "GraphFunction", "Parameter", "Record", "Variable", "VariableMixin", "tensor"]
+__all__ = ["Constant", "Node", "Parameter", "Record", "Variable", "VariableMixin", "tensor"]
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import cntkjax as C
-from cntkjax.graph.function import Function
+from cntkjax.graph.function import Node
 
-OF_NODES = [n for n in vars(Function(primitive=C.plus(1, 2).root_function.primitive)) if not n.startswith("_")]
+OF_NODES = [n for n in vars(Node(primitive=C.plus(1, 2).root_function.primitive)) if not n.startswith("_")]
 
 
 @pytest.mark.parametrize("name", [*OF_NODES, "layer", "origin", "passes_through", "copied_attributes"])

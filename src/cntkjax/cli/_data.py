@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ..formats.containers import Dictionary
-from ..graph.variable import Variable
+from ..graph.variable import Edge
 from ..io import CTFDeserializer, StreamDef, StreamDefs
 
 _FIRST_LINES = 100  # which show what fields there are, and which are sparse
@@ -17,7 +17,7 @@ _FIELD = re.compile(r"\|\s*([^\s|#]+)")
 _SPARSE = re.compile(r"\|\s*(\S+)\s+\d+:")
 
 
-def deserializer(inputs: Sequence[Variable], data: Path, fields: list[str]) -> Dictionary:
+def deserializer(inputs: Sequence[Edge], data: Path, fields: list[str]) -> Dictionary:
     """A reader of the inputs, numbered as in `stream_name`, from a file; fields with ``index:value`` are sparse.
 
     `fields`: ``INPUT=FIELD`` for inputs whose fields have other names.
@@ -46,7 +46,7 @@ def _advice(name: str, found: Iterable[str]) -> str:
     return f"its fields are {fields}. If one of these has the data, say so: --field {name}=FIELD"
 
 
-def _fields_of(inputs: Sequence[Variable], fields: Iterable[str]) -> dict[Variable, str]:
+def _fields_of(inputs: Sequence[Edge], fields: Iterable[str]) -> dict[Edge, str]:
     """The field of each input: that of its name, or the one that the options give it."""
     renamed = {}
     for entry in fields:
@@ -79,7 +79,7 @@ def stream_name(number: int) -> str:
     return f"input{number}"
 
 
-def by_name(variables: Iterable[Variable], name: str, kind: str) -> Variable:
+def by_name(variables: Iterable[Edge], name: str, kind: str) -> Edge:
     """The variable of a name. Errors: ValueError if there is none."""
     for v in variables:
         if name in (v.name, v.uid):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._typing import ArrayLike
-from ..graph.variable import Variable, producer
+from ..graph.variable import Edge, producer
 from ..io import MinibatchSource
 from ..ops import combine
 from ..ops.functions import Function
@@ -46,7 +46,7 @@ def lines(model: Function, data: Path, fields: list[str], names: list[str]) -> I
     source = MinibatchSource(deserializer(function.arguments, data, fields), randomize=False, max_sweeps=1)
     streams = {v: source[stream_name(i)] for i, v in enumerate(function.arguments)}
     of_minibatch = {v: _meaning(v) for v in function.outputs if not v.dynamic_axes}
-    at_end: dict[Variable, Any] = {}
+    at_end: dict[Edge, Any] = {}
     sequence = 0
     while minibatch := source.next_minibatch(MINIBATCH_SIZE, input_map=streams):
         values = function.eval(minibatch)
@@ -69,7 +69,7 @@ def lines(model: Function, data: Path, fields: list[str], names: list[str]) -> I
         yield f"|{_name(v)} {_text(value)} |# {comment}"
 
 
-def _name(variable: Variable) -> str:
+def _name(variable: Edge) -> str:
     return variable.name or variable.uid
 
 
@@ -79,7 +79,7 @@ class Meaning(Enum):
     FIXED, SUM, OF_MINIBATCH = range(3)
 
 
-def _meaning(variable: Variable) -> Meaning:
+def _meaning(variable: Edge) -> Meaning:
     """The meaning of a variable without a batch axis: fixed, a sum over the minibatch, or something else of it."""
     if not any(v.dynamic_axes for v in combine([variable]).arguments):
         return Meaning.FIXED

@@ -50,7 +50,7 @@ default_param_init_scale, default_param_init_output_rank, default_param_init_fil
 
 _HOMES = {  # name: the module that defines it, "module:other name" if it differs there; imported at first use
     "Axis": "axis", "Function": "ops.functions", "Learner": "learners", "NDMask": "core", "NDShape": "graph.shape",
-    "Variable": "graph.variable",  # that of the graph: parameters and constants are variables too
+    "Variable": "graph.variable:Edge",  # that of the graph: parameters and constants are variables too
     "Value": "core:NativeValue",
     "BackPropState": "ops._computing", "Evaluator": "eval", "Trainer": "train.trainer",
     "MinibatchData": "io", "StreamConfiguration": "io", "StreamInformation": "io",

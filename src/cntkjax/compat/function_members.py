@@ -10,7 +10,7 @@ from ..engine.run.handover import STATE, settle
 from ..formats.containers import Dictionary
 from ..formats.model import graph_of, load, record_of
 from ..graph.edit import Flattener
-from ..graph.function import Function as GraphFunction
+from ..graph.function import Node
 from ..graph.proxy import add_members
 from ..ops._native import native_user_function, register_native_user_function
 from ..ops.functions import CloneMethod, Function, cloned_leaf
@@ -79,7 +79,7 @@ class FunctionMembers(Function):
         _fill(outputs, results[1] if outputs else {})
 
     # ---- copies
-    def clone_flattened(self, method: int | str | CloneMethod = 0) -> GraphFunction:
+    def clone_flattened(self, method: int | str | CloneMethod = 0) -> Node:
         """A clone without blocks: the nodes inside them become nodes of the graph itself.
 
         `method`: a number such as ``cntk_py.ParameterCloningMethod_Clone``, or what `clone` takes; parameters are
@@ -101,12 +101,12 @@ class FunctionMembers(Function):
         return Dictionary(record_of(self))
 
     @staticmethod
-    def _deserialize(record: Mapping[str, Any], device: Device = None) -> GraphFunction:
+    def _deserialize(record: Mapping[str, Any], device: Device = None) -> Node:
         """The function whose `serialize` returned this record. Errors: FormatError if it is damaged."""
         return graph_of(dict(record), "the record of a function")
 
     @staticmethod
-    def load_from_buffer(buffer: bytes | bytearray, device: Device = None) -> GraphFunction:
+    def load_from_buffer(buffer: bytes | bytearray, device: Device = None) -> Node:
         """Read a graph from the bytes of a model file. Errors: FormatError if they are damaged."""
         return load(bytes(buffer))
 

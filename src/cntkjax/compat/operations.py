@@ -18,8 +18,8 @@ from typing import Any
 
 from .. import losses, metrics, ops, random
 from ..graph.axis import Axis
-from ..graph.function import Function as GraphFunction
-from ..graph.variable import Variable
+from ..graph.function import Node
+from ..graph.variable import Edge
 
 
 # ---- kinds of parameters
@@ -53,7 +53,7 @@ class OptionalOperand(NativeParameter):
     """An operand that may be left out."""
 
     def accepts(self, argument: object) -> bool:
-        return isinstance(argument, (Variable, GraphFunction))
+        return isinstance(argument, (Edge, Node))
 
 
 class OptionalNumber(NativeParameter):

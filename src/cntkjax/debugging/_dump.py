@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from ..graph.arguments import public
 from ..graph.axis import UNKNOWN_AXES, Axis
-from ..graph.function import Function as GraphFunction
-from ..graph.variable import Variable, kind_of
+from ..graph.function import Node
+from ..graph.variable import Edge, kind_of
 from ..graph.walk import walk
 from ..ops.functions import Function
 
@@ -58,12 +58,12 @@ class _Names:
         self._axes: dict[Axis, str] = {}
         self._num_printed = 0
 
-    def of(self, item: GraphFunction | Variable) -> str:
+    def of(self, item: Node | Edge) -> str:
         """The name or letter of a node; an argument inside a block has that of its operand."""
         name = item.name
         return name or self._letters.setdefault(item.uid, _letter(len(self._letters)))
 
-    def axes(self, variable: Variable) -> str:
+    def axes(self, variable: Edge) -> str:
         """The dynamic axes, as in ``[b*,n*]``; empty if there are none."""
         if variable.dynamic_axes == UNKNOWN_AXES:
             return "[?]"
@@ -86,16 +86,16 @@ def _letter(number: int) -> str:
     return (_letter(rest) if rest else "") + _DIGITS[digit]
 
 
-def _line(node: GraphFunction | Variable, names: _Names) -> str:
+def _line(node: Node | Edge, names: _Names) -> str:
     name = names.of(node)
-    if isinstance(node, GraphFunction):
+    if isinstance(node, Node):
         results = _listed(node.outputs, names)
         return f"{node.op_name:<20} {name:<30} {_listed(node.inputs, names)} -> {results}"
     named = f"{name} {node.uid}" if kind_of(node).name in ("Input", "Placeholder") else name
     return f"{kind_of(node).name:<20} {named:<30}  {names.axes(node)}{node.shape}"
 
 
-def _listed(variables: Iterable[Variable], names: _Names) -> str:
+def _listed(variables: Iterable[Edge], names: _Names) -> str:
     return f"({', '.join(f'{names.of(v)}:{names.axes(v)}{v.shape}' for v in variables)})"
 
 

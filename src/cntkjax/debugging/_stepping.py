@@ -11,8 +11,8 @@ import numpy as np
 from ..graph import edit
 from ..graph.arguments import public
 from ..graph.build import composite
-from ..graph.function import Function as GraphFunction
-from ..graph.variable import Variable, producer
+from ..graph.function import Node
+from ..graph.variable import Edge, producer
 from ..ops import combine, output_variable
 from ..ops._user_functions import UserFunction, user_function
 from ..ops.functions import Function
@@ -32,7 +32,7 @@ Commands:
     q            quit
 """
 
-Node = GraphFunction | Variable
+Vertex = Node | Edge
 Condition = Callable[[Any, Any], bool]  # of the data and the node
 
 
@@ -44,7 +44,7 @@ class _Session:
         self._backward: bool | None = None
         self._runs_past: Condition = lambda arg, node: False
 
-    def reach(self, node: Node, arg: object, backward: bool) -> None:
+    def reach(self, node: Vertex, arg: object, backward: bool) -> None:
         """Report that a node was reached, and execute commands unless the debugger runs past it."""
         if self._backward is not backward:
             self._backward = backward
@@ -59,7 +59,7 @@ class _Session:
         self._out_stream.write(text)
         self._out_stream.flush()
 
-    def _execute_command(self, arg: object, node: Node) -> bool:
+    def _execute_command(self, arg: object, node: Vertex) -> bool:
         """Read and execute a command; return whether the computation continues."""
         self._print(_DebugNode.PROMPT_BACKWARD if self._backward else _DebugNode.PROMPT_FORWARD)
         line = self._in_stream.readline()
@@ -116,7 +116,7 @@ class _Session:
             return None
 
 
-def _always(arg: object, node: Node) -> bool:
+def _always(arg: object, node: Vertex) -> bool:
     return True
 
 
@@ -130,11 +130,11 @@ class _DebugNode(UserFunction):
     PROMPT_FORWARD = "[CNTK forward] >>> "
     PROMPT_BACKWARD = "[CNTK backward] >>> "
 
-    def __init__(self, operand: Variable, after: Node, session: _Session, name: str) -> None:
+    def __init__(self, operand: Edge, after: Vertex, session: _Session, name: str) -> None:
         super().__init__([operand], name=name)
         self.after, self.session = after, session
 
-    def infer_outputs(self) -> list[Variable]:
+    def infer_outputs(self) -> list[Edge]:
         """The output has the type of the operand."""
         x = self.inputs[0]
         return [output_variable(x.shape, x.dtype, x.dynamic_axes)]
@@ -151,7 +151,7 @@ class _DebugNode(UserFunction):
         self.session.reach(self.after, root_gradients, backward=True)
         return root_gradients
 
-    def clone(self, cloned_inputs: Sequence[Variable]) -> Function:  # type: ignore[override]
+    def clone(self, cloned_inputs: Sequence[Edge]) -> Function:  # type: ignore[override]
         """A copy that reports to the same session."""
         return _DebugNode(cloned_inputs[0], self.after, self.session, self.name)
 
@@ -163,24 +163,24 @@ class _DebugCloner(edit.Cloner):
         super().__init__(lambda leaf: leaf, {})
         self._session = session
 
-    def _insert_debug_node(self, variable: Variable, after: Node) -> Variable:
+    def _insert_debug_node(self, variable: Edge, after: Vertex) -> Edge:
         name = f"D_{variable.uid.replace('_Output', '')}"
         return user_function(_DebugNode(variable, after, self._session, name)).output
 
-    def _variable(self, variable: Variable) -> Variable:
+    def _variable(self, variable: Edge) -> Edge:
         if variable not in self.replacements and producer(variable) is None:
             watched = variable if variable.is_placeholder else self._insert_debug_node(variable, variable)
             self.replacements[variable] = watched
         return super()._variable(variable)
 
-    def _node(self, node: GraphFunction) -> None:
+    def _node(self, node: Node) -> None:
         super()._node(node)
         if not node.primitive.passes_through:
             for v in node.node_outputs:
                 copy, node_of_copy = self.replacements[v], producer(self.replacements[v])
                 self.replacements[v] = self._insert_debug_node(copy, copy if node_of_copy is None else node_of_copy)
 
-    def model(self, function: GraphFunction) -> Function:
+    def model(self, function: Node) -> Function:
         """The copy of a composite, with debug nodes after its outputs, too."""
         self.graph(function)
         outputs = [self.replacements[v] for v in function.outputs]

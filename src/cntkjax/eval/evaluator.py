@@ -16,7 +16,7 @@ from ..engine.train.step import Step
 from ..graph.arguments import public
 from ..graph.errors import ArgumentError, explain
 from ..graph.proxy import delegates_to, unwrap
-from ..graph.variable import Variable as GraphVariable
+from ..graph.variable import Edge
 from ..io import MinibatchData
 from ..logging import ProgressWriter
 from ..ops import combine
@@ -148,7 +148,7 @@ def by_variable(arguments: Arguments, criterion: Function | Variable) -> dict[An
     return dict(zip(variables, data, strict=True))
 
 
-def dict_text(variables: Sequence[GraphVariable]) -> str:
+def dict_text(variables: Sequence[Edge]) -> str:
     """What a minibatch for these variables looks like, for messages."""
     return "{" + ", ".join(f"{v.name or v.uid}: array" for v in variables) + "}"
 

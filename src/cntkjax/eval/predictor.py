@@ -19,7 +19,7 @@ from ..engine.run.program_cache import plan_of
 from ..graph.arguments import public
 from ..graph.errors import explain
 from ..graph.shape import is_known, shape_text
-from ..graph.variable import Variable as GraphVariable
+from ..graph.variable import Edge
 from ..ops import combine
 from ..ops._operand import as_list
 from ..ops.functions import Function
@@ -78,12 +78,12 @@ class Predictor:
         self._starting = threading.Lock()
 
     @property
-    def arguments(self) -> Sequence[GraphVariable]:
+    def arguments(self) -> Sequence[Edge]:
         """The inputs that need data."""
         return self.function.arguments
 
     @property
-    def outputs(self) -> Sequence[GraphVariable]:
+    def outputs(self) -> Sequence[Edge]:
         """What is computed."""
         return self.function.outputs
 
@@ -203,7 +203,7 @@ class Predictor:
                 self._batcher.close()
 
 
-def _example(variable: GraphVariable, size: int, length: int) -> Any:
+def _example(variable: Edge, size: int, length: int) -> Any:
     """Zeros to feed."""
     if not is_known(variable.shape):
         raise ValueError(explain(
@@ -226,7 +226,7 @@ def _kind(feed: Any) -> Any:
     return data.shape[1:] if isinstance(data, np.ndarray) else (data.width, data.is_one_hot)
 
 
-def _piece(variable: GraphVariable, feed: Any, begins: bool) -> Any:
+def _piece(variable: Edge, feed: Any, begins: bool) -> Any:
     if variable.sequence_axis is None:
         return feed
     if feed.num_sequences != 1:

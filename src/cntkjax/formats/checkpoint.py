@@ -25,7 +25,7 @@ import numpy as np
 
 from .._typing import DTypeLike
 from ..graph.errors import explain
-from ..graph.function import Function
+from ..graph.function import Node
 from . import files
 from .dictionary import FormatError, SizeT, buffers, decode
 from .records import check_version, take
@@ -91,7 +91,7 @@ class Files(NamedTuple):
         return Files(*([bytes(buffer) for buffer in buffers] for buffers in self))
 
 
-def encode(model: Function, checkpoint: Checkpoint) -> Files:
+def encode(model: Node, checkpoint: Checkpoint) -> Files:
     """The content of the model file and of the '.ckp' file.
 
     Errors: TypeError if the external state has a value that CNTK's format cannot hold (see dictionary.buffers).

@@ -11,9 +11,9 @@ from enum import Enum
 
 from ..engine.lower.carry import memory_of
 from ..graph.errors import explain
-from ..graph.function import Function, nodes
+from ..graph.function import Node, nodes
 from ..graph.shape import matches
-from ..graph.variable import Leaf, Variable, infer_shape, kind_of, producer, set_value, value_of
+from ..graph.variable import Edge, Leaf, infer_shape, kind_of, producer, set_value, value_of
 from . import files, v1
 from .dictionary import buffers, decode
 from .files import Source
@@ -21,7 +21,7 @@ from .reading import graph_of
 from .writing import record_of
 
 
-def save(function: Function, path: str | os.PathLike[str], format: Enum | None = None) -> None:
+def save(function: Node, path: str | os.PathLike[str], format: Enum | None = None) -> None:
     """Write a function to a model file: graph, parameters, constants, state. The file is never half-written.
 
     Errors: ValueError if a parameter has no value yet because its shape is still to be inferred, or if `format` is not
@@ -31,7 +31,7 @@ def save(function: Function, path: str | os.PathLike[str], format: Enum | None =
     files.write((path, buffers(record_of(function))))
 
 
-def load(source: Source, format: Enum | None = None) -> Function:
+def load(source: Source, format: Enum | None = None) -> Node:
     """A composite from a path, from bytes, or from an open binary file. Names and uids are those of the file.
 
     Models of CNTK 1 (``.dnn``) are recognized, and load for evaluation.
@@ -46,7 +46,7 @@ def load(source: Source, format: Enum | None = None) -> Function:
     return graph_of(content, name)
 
 
-def restore(function: Function, source: Source) -> None:
+def restore(function: Node, source: Source) -> None:
     """Set the state of a function from a model file: values of parameters and constants, states of random numbers.
 
     The file has to hold the same function: the same operations, names, shapes and types in the same order; uids may
@@ -58,7 +58,7 @@ def restore(function: Function, source: Source) -> None:
     memory_of(function).streams.restart()
 
 
-def pairs_of(function: Function, source: Source) -> list[tuple[Item, Item]]:
+def pairs_of(function: Node, source: Source) -> list[tuple[Item, Item]]:
     """The nodes and variables of a function, and those of a model file whose state they get. Errors: see `restore`."""
     return list(_Pairing(function, load(source)))
 
@@ -69,7 +69,7 @@ def restore_pairs(pairs: Sequence[tuple[Item, Item]]) -> None:
         if isinstance(stored, Leaf) and isinstance(mine, Leaf):
             infer_shape(mine, stored.shape)
             set_value(mine, value_of(stored))
-        elif isinstance(stored, Function) and isinstance(mine, Function):
+        elif isinstance(stored, Node) and isinstance(mine, Node):
             attributes = stored.node_attributes
             mine.node_attributes.update({key: attributes[key] for key in ("rngSeed", "rngOffset") if key in attributes})
 
@@ -79,15 +79,15 @@ def _check_format(format: Enum | None) -> None:
         raise ValueError(f"{format} is not supported: models are saved and loaded with ModelFormat.CNTKv2")
 
 
-Item = Function | Variable
+Item = Node | Edge
 
 
 class _Pairing:
     """The pairs of nodes and of variables that correspond in two graphs of the same structure."""
 
-    def __init__(self, function: Function, stored: Function) -> None:
+    def __init__(self, function: Node, stored: Node) -> None:
         self.partners: dict[Item, Item] = {}
-        self.stack: list[tuple[Function, Function]] = [(function.root_function, stored.root_function)]
+        self.stack: list[tuple[Node, Node]] = [(function.root_function, stored.root_function)]
 
     def __iter__(self) -> Iterator[tuple[Item, Item]]:
         """Errors: ValueError with the first difference."""
@@ -119,7 +119,7 @@ class _Pairing:
         if self.partners.setdefault(item, stored) is not stored:
             raise _mismatch(item, stored, "is shared where that is not")
 
-    def _visit(self, variable: Variable, owner: Function, stored: Variable, stored_owner: Function) -> None:
+    def _visit(self, variable: Edge, owner: Node, stored: Edge, stored_owner: Node) -> None:
         """Put the nodes that compute two variables on the stack, unless they have been paired already."""
         if owner not in self.partners:
             self.stack.append((owner, stored_owner))
@@ -127,7 +127,7 @@ class _Pairing:
             raise _mismatch(variable, stored, "is shared where that is not")
 
 
-def _random_nodes(block: Function) -> list[Function]:
+def _random_nodes(block: Node) -> list[Node]:
     """The nodes inside a block that draw random numbers."""
     if block.block_composite is None:
         return []

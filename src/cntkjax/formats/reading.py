@@ -9,9 +9,9 @@ import numpy as np
 
 from ..graph.axis import UNKNOWN_AXES, Axis
 from ..graph.build import BLOCK, composite, infer_all, make_block, make_node, note_edit
-from ..graph.function import REVERSED, Function, set_uid
+from ..graph.function import REVERSED, Node, set_uid
 from ..graph.public import classes
-from ..graph.variable import Variable, VariableKind, set_type
+from ..graph.variable import Edge, VariableKind, set_type
 from ..primitives import BY_ID, native
 from .attributes import attributes_of, dtype_of, dynamic_axes_of
 from .dictionary import AxisRecord, FormatError, StoredShape
@@ -23,7 +23,7 @@ Record = dict[str, Any]
 MAX_DEPTH = 100  # of nested blocks
 
 
-def graph_of(content: Record, name: str) -> Function:
+def graph_of(content: Record, name: str) -> Node:
     """The composite that a model file holds; `name` is the name of the file, for error messages.
 
     Errors: FormatError with the file, the node or variable, and the reason.
@@ -50,10 +50,10 @@ class _Reader:
             if uid in self.records:
                 raise FormatError(f"{name}: two functions have the uid {uid!r}")
             self.records[uid] = record
-        self.variables: dict[str, Variable] = {}
+        self.variables: dict[str, Edge] = {}
         for i, record in enumerate(take(content, "inputs", list, name)):
             self._add_variable(record, f"{name}, variable {i}")
-        self.nodes: dict[str, Function] = {}
+        self.nodes: dict[str, Node] = {}
         self.composite_of: dict[str, int] = {}  # uid of a node -> number of the composite that contains it
         self.composites = 0
 
@@ -102,7 +102,7 @@ class _Reader:
         return dynamic_axes_of(axes)
 
     # ---- functions
-    def graph(self, record: Record, where: str, depth: int = 0) -> Function:
+    def graph(self, record: Record, where: str, depth: int = 0) -> Node:
         """The composite of a record, with all nodes that lead to its root."""
         if depth > MAX_DEPTH:
             raise FormatError(f"{where}: blocks are nested deeper than {MAX_DEPTH} levels")
@@ -111,7 +111,7 @@ class _Reader:
         root = take(record, "root", str, where)
         if root in self.composite_of:
             raise FormatError(f"{where}: its root {root!r} is part of another graph too")
-        placeholders: dict[Variable, str] = {}
+        placeholders: dict[Edge, str] = {}
         members = list(self._operands_first(root, placeholders, where, depth))
         graph = composite(self.nodes[root], take(record, "name", str, where), uid=uid)
         if placeholders:
@@ -119,8 +119,8 @@ class _Reader:
         return graph
 
     def _operands_first(
-        self, root: str, placeholders: dict[Variable, str], where: str, depth: int
-    ) -> Iterator[Function]:
+        self, root: str, placeholders: dict[Edge, str], where: str, depth: int
+    ) -> Iterator[Node]:
         """Create the nodes that a root depends on. A placeholder replaces each output that would close a cycle."""
         self.composites += 1
         composite_number = self.composites
@@ -168,7 +168,7 @@ class _Reader:
     def _where(self, uid: str) -> str:
         return f"{self.name}, function {uid!r}"
 
-    def _variable(self, uid: str, where: str) -> Variable:
+    def _variable(self, uid: str, where: str) -> Edge:
         owner = self.nodes.get(self._owner(uid) or "")
         if owner is None:
             return self.variables[uid]
@@ -177,7 +177,7 @@ class _Reader:
             raise FormatError(f"{where}: its input {uid!r} is not among the outputs of {owner.uid!r}")
         return owner.node_outputs[int(number)]
 
-    def _make_node(self, uid: str, depth: int) -> Function:
+    def _make_node(self, uid: str, depth: int) -> Node:
         record, where = self.records[uid], self._where(uid)
         if take(record, "type", str, where) == "UserDefinedFunction":
             return self._make_user_function(record, uid, where)
@@ -213,7 +213,7 @@ class _Reader:
         self.nodes[uid] = node
         return node
 
-    def _make_user_function(self, record: Record, uid: str, where: str) -> Function:
+    def _make_user_function(self, record: Record, uid: str, where: str) -> Node:
         """The node of a user's class, or of a native function; only registered ones are used, nothing is imported."""
         check_version(record, USER_DEFINED, where)
         state = take(record, "user_defined_state", dict, where)
@@ -228,12 +228,12 @@ class _Reader:
         for key in ("module", "class"):
             take(state, key, str, where)
         assert classes.user_function is not None
-        node: Function = classes.user_function(state, inputs, name)
+        node: Node = classes.user_function(state, inputs, name)
         set_uid(node, uid)
         self.nodes[uid] = node
         return node
 
-    def _block(self, block: Record, attributes: Record, name: str, uid: str, where: str, depth: int) -> Function:
+    def _block(self, block: Record, attributes: Record, name: str, uid: str, where: str, depth: int) -> Node:
         inner = self.graph(block["composite"], where, depth + 1)
         operands = []
         for argument, operand in zip(block["keys"], block["values"], strict=True):
@@ -242,7 +242,7 @@ class _Reader:
             operands.append((self.variables[argument], self._variable(operand, where)))
         return make_block(inner, operands, block["op_name"], name, attributes, uid)
 
-    def _close_cycles(self, graph: Function, members: list[Function], placeholders: dict[Variable, str]) -> None:
+    def _close_cycles(self, graph: Node, members: list[Node], placeholders: dict[Edge, str]) -> None:
         """Replace the placeholders of outputs by the outputs, which exist by now."""
         outputs = {placeholder: self._variable(uid, self.name) for placeholder, uid in placeholders.items()}
         for node in members:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..graph.function import Function
+    from ..graph.function import Node
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class FileFormat:
     """The functions ``save(function, path, *options)`` and ``load(source)`` of a format."""
 
     save: Callable[..., None]
-    load: Callable[..., Function]
+    load: Callable[..., Node]
 
 
 _FORMATS: dict[str, FileFormat] = {}

@@ -8,9 +8,9 @@ import numpy as np
 
 from ..engine.lower.carry import memory_of
 from ..engine.run.handover import STATE, assign, settle
-from ..graph.function import Function, native_inputs, nodes
+from ..graph.function import Node, native_inputs, nodes
 from ..graph.uid import new_uid
-from ..graph.variable import Leaf, Variable, VariableKind, kind_of, producer, value_of
+from ..graph.variable import Edge, Leaf, VariableKind, kind_of, producer, value_of
 from ..primitives.native import Native
 from ..primitives.user import UserDefined
 from .attributes import attribute_records, dtype_number, dynamic_axis_records
@@ -22,7 +22,7 @@ COMPOSITE, PRIMITIVE, VARIABLE, USER_DEFINED = SizeT(3), SizeT(24), SizeT(1), Si
 Record = dict[str, Any]
 
 
-def record_of(function: Function) -> Record:
+def record_of(function: Node) -> Record:
     """The content of the model file of a function; for a node, that of a composite around it.
 
     As in CNTK, its random nodes take over how far it has drawn, for functions that are made of them later. All values
@@ -48,13 +48,13 @@ class _Graph:
     def __init__(self) -> None:
         self.functions: list[Record] = []
         self.variables: dict[str, Record] = {}
-        self._uids: dict[Function | Variable, str] = {}
+        self._uids: dict[Node | Edge, str] = {}
         self._taken: set[str] = set()
-        self._written: set[Function] = set()
+        self._written: set[Node] = set()
 
-    def uid(self, item: Function | Variable) -> str:
+    def uid(self, item: Node | Edge) -> str:
         """The uid of a node or variable in the file: that in the graph, unless the same model was loaded twice."""
-        if isinstance(item, Variable) and (node := producer(item)) is not None:
+        if isinstance(item, Edge) and (node := producer(item)) is not None:
             return f"{self.uid(node)}_Output_{node.node_outputs.index(item)}"
         if item not in self._uids:
             uid = item.uid
@@ -64,14 +64,14 @@ class _Graph:
             self._uids[item] = uid
         return self._uids[item]
 
-    def composite(self, function: Function) -> Record:
+    def composite(self, function: Node) -> Record:
         """The record of a composite, or of a composite around a node, without the nodes that lead to its root."""
         uid = self.uid(function) if function.is_composite else new_uid("CompositeFunction")
         record: Record = {"version": COMPOSITE, "type": "CompositeFunction", "uid": uid}
         record["root"] = self.uid(function.root_function)
         return record | ({"name": function.name} if function.name else {})
 
-    def add(self, node: Function) -> None:
+    def add(self, node: Node) -> None:
         """Append the record of a node, after those of its operands that are not listed yet."""
         for variable in [*node.node_inputs, *(inner for inner, _ in node.block_map)]:
             uid = self.uid(variable)
@@ -80,7 +80,7 @@ class _Graph:
         self.functions.append(self._record(node))
         self._written.add(node)
 
-    def _record(self, node: Function) -> Record:
+    def _record(self, node: Node) -> Record:
         if isinstance(node.primitive, UserDefined):
             return self._user_defined(node, False, node.primitive.function.serialize())
         if isinstance(node.primitive, Native):
@@ -105,7 +105,7 @@ class _Graph:
             }
         return record
 
-    def _native_record(self, node: Function, primitive: Native) -> Record:
+    def _native_record(self, node: Node, primitive: Native) -> Record:
         """The record of a native function: the id of its operation, and the module and factory that make it."""
         state = {
             "type": "NativeUserDefinedFunction", "op": primitive.name, "module": primitive.module,
@@ -113,7 +113,7 @@ class _Graph:
         }
         return self._user_defined(node, True, state)
 
-    def _user_defined(self, node: Function, native: bool, state: Record) -> Record:
+    def _user_defined(self, node: Node, native: bool, state: Record) -> Record:
         record: Record = {
             "version": USER_DEFINED,
             "type": "UserDefinedFunction",
@@ -125,12 +125,12 @@ class _Graph:
         return record | ({"name": node.name} if node.name else {})
 
 
-def _variable_record(variable: Variable, uid: str) -> Record:
+def _variable_record(variable: Edge, uid: str) -> Record:
     kind = VariableKind.Placeholder if variable.is_output else kind_of(variable)
     declared = kind != VariableKind.Placeholder  # these properties of a placeholder are those of its replacement
     record: Record = {
         "version": VARIABLE,
-        "type": "Variable",
+        "type": "Edge",
         "uid": uid,
         "kind": SizeT(kind),
         "shape": StoredShape(variable.shape),

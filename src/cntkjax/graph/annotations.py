@@ -134,7 +134,8 @@ def _simple(hint: Any, origin: Any, names: Mapping[str, Any]) -> Annotation | No
         if issubclass(hint, Enum):
             return Annotation(" or ".join(map(str, hint)), lambda v: isinstance(v, hint), exact=True)
         if not getattr(hint, "_is_protocol", False):
-            words = "" if hint.__name__ == "default_override_or" else hint.__name__
+            name = vars(hint).get("public_name", hint.__name__)
+            words = "" if name == "default_override_or" else name
             return Annotation(words, lambda v: isinstance(v, hint), exact=hint in EXACT)
         return None
     if Callable in (origin, hint):

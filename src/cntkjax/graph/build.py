@@ -9,14 +9,14 @@ from typing import Any
 
 from .axis import BATCH, UNKNOWN_AXES, axes_text
 from .errors import AxisError, ShapeError, explain, in_layer, layer_title, of_layer
-from .function import Function, leaves, native_inputs, nodes
+from .function import Node, leaves, native_inputs, nodes
 from .public import classes
 from .shape import UNKNOWN_SHAPE, Shape, is_unknown
 from .uid import skip_uid
 from .variable import (
     Axes,
+    Edge,
     Leaf,
-    Variable,
     VariableKind,
     bind,
     bindings,
@@ -66,15 +66,15 @@ BLOCK = BlockPrimitive()
 
 
 def apply(
-    primitive: Any, inputs: Sequence[Variable], attributes: dict[str, Any] | None = None, name: str = ""
-) -> Function:
+    primitive: Any, inputs: Sequence[Edge], attributes: dict[str, Any] | None = None, name: str = ""
+) -> Node:
     """A composite around a new node of the primitive; its outputs are inferred at once."""
     return composite(make_node(primitive, inputs, primitive.complete(attributes or {}), name))
 
 
 def make_node(
-    primitive: Any, inputs: Sequence[Variable], attributes: dict[str, Any], name: str = "", uid: str | None = None
-) -> Function:
+    primitive: Any, inputs: Sequence[Edge], attributes: dict[str, Any], name: str = "", uid: str | None = None
+) -> Node:
     """A primitive node with inferred outputs."""
     primitive = primitive.specialize(attributes)
     node = classes.function(primitive=primitive, inputs=inputs, attributes=attributes, name=name, uid=uid)
@@ -82,7 +82,7 @@ def make_node(
     return node
 
 
-def composite(root: Function, name: str | None = None, uid: str | None = None) -> Function:
+def composite(root: Node, name: str | None = None, uid: str | None = None) -> Node:
     """The composite that represents the graph rooted at a node; by default it has the name of the node."""
     function = classes.function(root=root, name=root._name if name is None else name, uid=uid)
     if uid is None:
@@ -91,9 +91,9 @@ def composite(root: Function, name: str | None = None, uid: str | None = None) -
 
 
 def make_block(
-    inner: Function, operands: Sequence[tuple[Variable, Variable]], op_name: str, name: str = "",
+    inner: Node, operands: Sequence[tuple[Edge, Edge]], op_name: str, name: str = "",
     attributes: dict[str, Any] | None = None, uid: str | None = None,
-) -> Function:
+) -> Node:
     """A block around a composite: `operands` are pairs (argument of `inner`, operand outside)."""
     node = classes.function(primitive=BLOCK, attributes=attributes or {}, name=name, uid=uid)
     node.block_composite, node.block_map, node.block_name = inner, list(operands), op_name
@@ -105,7 +105,7 @@ def make_block(
 
 
 # ---- inference
-def infer(node: Function, guess: int = 0) -> bool:
+def infer(node: Node, guess: int = 0) -> bool:
     """Infer a node's outputs from its inputs; True if anything changed.
 
     With `guess`, an operation with operands of unknown shape is inferred from the others where possible: with 1 only if
@@ -135,7 +135,7 @@ def infer(node: Function, guess: int = 0) -> bool:
     return is_new or any(changed)
 
 
-def _infer_primitive(node: Function, guess: int) -> list[Spec]:
+def _infer_primitive(node: Node, guess: int) -> list[Spec]:
     primitive, inputs = node.primitive, node.node_inputs
     known = [v for v in inputs if not is_unknown(v.shape)]
     minimum = 2 if guess < 3 else 1
@@ -161,7 +161,7 @@ def _infer_primitive(node: Function, guess: int) -> list[Spec]:
 
 
 @contextmanager
-def bound_arguments(block_map: Sequence[tuple[Variable, Variable]], block_name: str, name: str) -> Iterator[None]:
+def bound_arguments(block_map: Sequence[tuple[Edge, Edge]], block_name: str, name: str) -> Iterator[None]:
     """Give each argument of a block the type of its operand; errors on the way name the block and the operands."""
     for argument, operand in block_map:
         if argument in bindings(operand):
@@ -181,7 +181,7 @@ def bound_arguments(block_map: Sequence[tuple[Variable, Variable]], block_name: 
         raise of_layer(error, layer_title(block_name, name), [outside(v) for _, v in block_map]) from None
 
 
-def _infer_block(node: Function, guess: int) -> list[Spec]:
+def _infer_block(node: Node, guess: int) -> list[Spec]:
     assert node.block_composite is not None
     with bound_arguments(node.block_map, node.block_name, node._name):
         infer_all([node.block_composite.root_function], guess)
@@ -191,7 +191,7 @@ def _infer_block(node: Function, guess: int) -> list[Spec]:
     ]
 
 
-def infer_all(roots: Iterable[Function], guess: int = 0) -> None:
+def infer_all(roots: Iterable[Node], guess: int = 0) -> None:
     """Infer all nodes that the roots depend on; with cycles, repeatedly until nothing changes.
 
     A loop may stay unknown although its operands are known: in x + past_value(h), a size of 1 does not determine the
@@ -213,7 +213,7 @@ def infer_all(roots: Iterable[Function], guess: int = 0) -> None:
             _settle(order)
 
 
-def _infer_each(order: Sequence[Function], guess: int = 0) -> bool:
+def _infer_each(order: Sequence[Node], guess: int = 0) -> bool:
     """Infer every node once; True if anything changed."""
     changed = False
     for node in order:
@@ -224,7 +224,7 @@ def _infer_each(order: Sequence[Function], guess: int = 0) -> bool:
     return changed
 
 
-def _settle(order: Sequence[Function], guess: int = 0) -> None:
+def _settle(order: Sequence[Node], guess: int = 0) -> None:
     for _ in range(len(order) + 2):
         if not _infer_each(order, guess):
             return
@@ -235,7 +235,7 @@ def _settle(order: Sequence[Function], guess: int = 0) -> None:
     ))
 
 
-def _inferred_dtype(primitive: Any, inputs: Sequence[Variable]) -> tuple[type | None, bool]:
+def _inferred_dtype(primitive: Any, inputs: Sequence[Edge]) -> tuple[type | None, bool]:
     """The element type of a node's outputs, and whether it is only assumed. Leaves without a type get it.
 
     Operands whose types are unknown are assumed to have the type of constants, or that of operands which need not share
@@ -252,7 +252,7 @@ def _inferred_dtype(primitive: Any, inputs: Sequence[Variable]) -> tuple[type | 
     return dtype, is_open and all(v.dtype is None or _yields(v) for v in sharing)
 
 
-def _merged_dtype(op: str, inputs: Sequence[Variable]) -> type | None:
+def _merged_dtype(op: str, inputs: Sequence[Edge]) -> type | None:
     """The element type that all operands other than constants share; None while it is unknown."""
     typed = [(v, v.dtype) for v in inputs if v.dtype is not None]
     types = dict.fromkeys(dtype for _, dtype in typed)
@@ -267,12 +267,12 @@ def _merged_dtype(op: str, inputs: Sequence[Variable]) -> type | None:
     return next(iter(types), None)
 
 
-def _yields(v: Variable) -> bool:
+def _yields(v: Edge) -> bool:
     """True if a variable takes the type of the operands beside it."""
     return v.is_constant or has_assumed_dtype(v)
 
 
-def merged_axes(op: str, inputs: Sequence[Variable]) -> Axes:
+def merged_axes(op: str, inputs: Sequence[Edge]) -> Axes:
     """The dynamic axes of an operation: those of the operand that has most of them; the others are broadcast."""
     merged: Axes = ()
     unknown = False

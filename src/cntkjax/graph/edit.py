@@ -7,13 +7,13 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from .axis import Axis
 from .build import bound_arguments, composite, infer_all, make_block, note_edit
 from .errors import AxisError, ShapeError, in_layer
-from .function import Function, copied_attributes, nodes
+from .function import Node, copied_attributes, nodes
 from .public import classes
-from .variable import Leaf, Variable, VariableKind, unknown
+from .variable import Edge, Leaf, VariableKind, unknown
 from .walk import walk
 
 
-def replace_placeholders(function: Function, substitutions: Mapping[Variable, Variable]) -> None:
+def replace_placeholders(function: Node, substitutions: Mapping[Edge, Edge]) -> None:
     """Replace placeholders in place, and infer the shapes that depend on them."""
     for node in nodes([function.root_function]):
         node.node_inputs = [substitutions.get(v, v) for v in node.node_inputs]
@@ -28,14 +28,14 @@ class Cloner:
     `replacements` maps each variable of the original to the one that replaces it in the copy.
     """
 
-    def __init__(self, leaf: Callable[[Leaf], Variable], substitutions: Mapping[Variable, Variable]) -> None:
+    def __init__(self, leaf: Callable[[Leaf], Edge], substitutions: Mapping[Edge, Edge]) -> None:
         self._leaf = leaf
-        self.replacements: dict[Variable, Variable] = dict(substitutions)
-        self._nodes: dict[Function, Function] = {}
+        self.replacements: dict[Edge, Edge] = dict(substitutions)
+        self._nodes: dict[Node, Node] = {}
         self._new_axes: dict[Axis, Axis] = {}  # those of the copies, for axes that nodes of the original make
-        self._loops: dict[Variable, Variable] = {}  # placeholders for outputs that a cycle uses before they are copied
+        self._loops: dict[Edge, Edge] = {}  # placeholders for outputs that a cycle uses before they are copied
 
-    def graph(self, function: Function) -> Function:
+    def graph(self, function: Node) -> Node:
         """The copy of a composite."""
         root = function.root_function
         for node in nodes([root], cut=dict(self.replacements), inputs=self._operands):
@@ -48,7 +48,7 @@ class Cloner:
             return copy
         return composite(self._copy_of(root), function._name)
 
-    def _copy_of(self, root: Function) -> Function:
+    def _copy_of(self, root: Node) -> Node:
         if root in self._nodes:
             return self._nodes[root]
         owner = self.replacements[root.node_outputs[0]]._owner
@@ -56,14 +56,14 @@ class Cloner:
             raise ValueError(f"the output of the function itself is substituted by {owner!r}: nothing remains to clone")
         return owner
 
-    def _operand(self, node: Function, variable: Variable) -> Variable:
+    def _operand(self, node: Node, variable: Edge) -> Edge:
         """The variable whose copy becomes the operand of the node's copy."""
         return variable
 
-    def _operands(self, node: Function) -> list[Variable]:
+    def _operands(self, node: Node) -> list[Edge]:
         return [self._operand(node, v) for v in node.node_inputs]
 
-    def _variable(self, variable: Variable) -> Variable:
+    def _variable(self, variable: Edge) -> Edge:
         copy = self.replacements.get(variable)
         if copy is not None:
             return copy
@@ -81,7 +81,7 @@ class Cloner:
         )
         return copy
 
-    def _node(self, node: Function) -> None:
+    def _node(self, node: Node) -> None:
         if not node.primitive.passes_through and all(v in self.replacements for v in node.node_outputs):
             return
         try:
@@ -96,7 +96,7 @@ class Cloner:
                 self.replacements[old] = new
             self._note_new_axes(node, copy)
 
-    def _note_new_axes(self, node: Function, copy: Function) -> None:
+    def _note_new_axes(self, node: Node, copy: Node) -> None:
         """Note the axes that a node makes, so that inputs which are fed along them follow."""
         known = {axis for v in node.node_inputs for axis in v.dynamic_axes}
         for old, new in zip(node.node_outputs, copy.node_outputs, strict=True):
@@ -105,7 +105,7 @@ class Cloner:
                     a: b for a, b in zip(old.dynamic_axes, new.dynamic_axes, strict=True) if a not in known
                 }
 
-    def _copied(self, node: Function) -> Function:
+    def _copied(self, node: Node) -> Node:
         if node.block_composite is None:
             inputs = [self._variable(v) for v in self._operands(node)]
             return node.primitive.copy(node, inputs)
@@ -131,8 +131,8 @@ class SubstitutingCloner(Cloner):
     """
 
     def __init__(
-        self, function: Function, leaf: Callable[[Leaf], Variable], shares_leaves: bool,
-        substitutes: Mapping[Variable, Variable],
+        self, function: Node, leaf: Callable[[Leaf], Edge], shares_leaves: bool,
+        substitutes: Mapping[Edge, Edge],
     ) -> None:
         self._graph, self._substitutes = set(nodes([function.root_function])), substitutes
         roots = [v._owner for v in function.outputs if v not in substitutes and v._owner is not None]
@@ -145,11 +145,11 @@ class SubstitutingCloner(Cloner):
             if v not in copied and (v._owner is None or copied.isdisjoint(_dependencies([v._owner])))
         })
 
-    def _operand(self, node: Function, variable: Variable) -> Variable:
+    def _operand(self, node: Node, variable: Edge) -> Edge:
         return self._substitutes.get(variable, variable) if node in self._graph else variable
 
 
-def _dependencies(roots: Sequence[Function], cut: Container[Variable] = frozenset()) -> Iterator[Variable]:
+def _dependencies(roots: Sequence[Node], cut: Container[Edge] = frozenset()) -> Iterator[Edge]:
     """The outputs of the roots and all variables that they depend on, not followed beyond those in `cut`."""
     for node in nodes(roots, cut=cut):
         yield from node.node_outputs
@@ -159,7 +159,7 @@ def _dependencies(roots: Sequence[Function], cut: Container[Variable] = frozense
 class Flattener(Cloner):
     """Copies a graph without its blocks: the nodes inside them become nodes of the graph itself."""
 
-    def _node(self, node: Function) -> None:
+    def _node(self, node: Node) -> None:
         body = node.block_composite
         if body is None:
             super()._node(node)
@@ -173,6 +173,6 @@ class Flattener(Cloner):
         self._nodes[node] = self._copy_of(body.root_function)
 
 
-def find_all(function: Function, name: str, depth: int = 0) -> list[Function | Variable]:
+def find_all(function: Node, name: str, depth: int = 0) -> list[Node | Edge]:
     """Functions and leaf variables of that name, in blocks up to `depth` deep (-1: all)."""
-    return [node for node in walk(function, depth) if (node.name if isinstance(node, Variable) else node._name) == name]
+    return [node for node in walk(function, depth) if (node.name if isinstance(node, Edge) else node._name) == name]

@@ -20,8 +20,8 @@ from typing import Any
 
 from .annotations import Annotation
 from .errors import ArgumentError, OutOfMemoryError, explain
-from .function import Function
-from .variable import Variable
+from .function import Node
+from .variable import Edge
 
 PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _LIBRARIES = {
@@ -136,7 +136,7 @@ def _is_users(error: Exception) -> bool:
     return any(module.partition(".")[0] not in _LIBRARIES for module in modules)
 
 
-def _named(title: str, message: str, operands: Iterable[tuple[str, Variable]]) -> str:
+def _named(title: str, message: str, operands: Iterable[tuple[str, Edge]]) -> str:
     """The message, prefixed with the function and extended by the operands, if it does not mention them yet."""
     first, _, rest = message.partition("\n")
     if title.rpartition(".")[2] not in first:
@@ -145,11 +145,11 @@ def _named(title: str, message: str, operands: Iterable[tuple[str, Variable]]) -
     return explain(first, missing) + (f"\n{rest}" if rest else "")
 
 
-def _operands(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Variable]]:
+def _operands(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Edge]]:
     """The operands among the arguments, with what they are called in messages."""
     for label, value in arguments.items():
         several = isinstance(value, (list, tuple))
         for i, v in enumerate(value if several else [value]):
-            v = v.outputs[0] if isinstance(v, Function) and len(v.outputs) == 1 else v
-            if isinstance(v, Variable):
+            v = v.outputs[0] if isinstance(v, Node) and len(v.outputs) == 1 else v
+            if isinstance(v, Edge):
                 yield f"[{i}]" if several else label, v

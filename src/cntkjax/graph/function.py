@@ -9,7 +9,7 @@ from typing import Any
 from .errors import layer_title
 from .origin import user_line
 from .uid import new_uid
-from .variable import Leaf, Variable
+from .variable import Edge, Leaf
 
 Attributes = dict[str, Any]
 CUSTOM = "customAttributes"  # the attribute that holds the user's own attributes
@@ -18,7 +18,7 @@ CUSTOM = "customAttributes"  # the attribute that holds the user's own attribute
 REVERSED = frozenset({"Times", "TransposeTimes", "Gather", "GatherOp"})
 
 
-class Function:
+class Node:
     """A node. Exactly one of three kinds:
 
     - primitive: `primitive` says what it computes from `node_inputs` with `node_attributes`;
@@ -26,13 +26,15 @@ class Function:
     - composite: `root` is the primitive or block whose outputs it has; it represents the whole graph below it.
     """
 
+    public_name = "Function"  # in messages: users know its subclass
+
     def __init__(
         self,
         *,
         primitive: Any = None,
-        inputs: Sequence[Variable] = (),
+        inputs: Sequence[Edge] = (),
         attributes: Attributes | None = None,
-        root: Function | None = None,
+        root: Node | None = None,
         name: str = "",
         uid: str | None = None,
     ) -> None:
@@ -44,15 +46,15 @@ class Function:
         if root is not None:  # no other attributes: users set their own on composites, and find nodes by name
             return
         self.primitive = primitive
-        self.node_inputs: list[Variable] = list(inputs)
+        self.node_inputs: list[Edge] = list(inputs)
         self.node_attributes: Attributes = attributes or {}
         self._layer = ""  # if no block wraps it: the layer it is part of, for messages
-        self.node_outputs: list[Variable] = []
-        self.block_composite: Function | None = None
-        self.block_map: list[tuple[Variable, Variable]] = []
+        self.node_outputs: list[Edge] = []
+        self.block_composite: Node | None = None
+        self.block_map: list[tuple[Edge, Edge]] = []
         self.block_name = ""
         self.seedings = 0  # how often its seed of random numbers was set, for graph.streams
-        self.rewrite_cache: tuple[int, Function | None] | None = None  # (edits, replacement), for engine.plan.rewrite
+        self.rewrite_cache: tuple[int, Node | None] | None = None  # (edits, replacement), for engine.plan.rewrite
 
     @property
     def name(self) -> str:
@@ -81,7 +83,7 @@ class Function:
         return self._root is None
 
     @property
-    def root_function(self) -> Function:
+    def root_function(self) -> Node:
         """The primitive or block at the root; of these themselves the node itself."""
         return self._root if self._root is not None else self
 
@@ -94,12 +96,12 @@ class Function:
 
     # ---- edges
     @property
-    def outputs(self) -> tuple[Variable, ...]:
+    def outputs(self) -> tuple[Edge, ...]:
         """Output variables."""
         return tuple(self.root_function.node_outputs)
 
     @property
-    def inputs(self) -> tuple[Variable, ...]:
+    def inputs(self) -> tuple[Edge, ...]:
         """Of a composite: the leaves in the order of traversal; of a node: its operands."""
         if self._root is None:
             return tuple(self.node_inputs)
@@ -109,14 +111,14 @@ class Function:
         return tuple(v for v in self.inputs if v._kind.name in kinds)
 
     @property
-    def arguments(self) -> tuple[Variable, ...]:
+    def arguments(self) -> tuple[Edge, ...]:
         """Inputs and placeholders, in order of appearance."""
         return self._of_kind("Input", "Placeholder") if self._root is not None else tuple(
             v for v in self.inputs if v._kind.name in ("Input", "Placeholder", "Output")
         )
 
     @property
-    def placeholders(self) -> tuple[Variable, ...]:
+    def placeholders(self) -> tuple[Edge, ...]:
         """Placeholders that have not been replaced yet."""
         return self._of_kind("Placeholder")
 
@@ -135,33 +137,33 @@ class Function:
         return tuple(v for v in dict.fromkeys(variables) if v._kind.name == kind)
 
 
-def copied_attributes(node: Function) -> Attributes:
+def copied_attributes(node: Node) -> Attributes:
     """The attributes for a copy of a node; custom attributes are copied too."""
     return {k: dict(v) if k == CUSTOM else v for k, v in node.node_attributes.items()}
 
 
-def set_uid(node: Function, uid: str) -> None:
+def set_uid(node: Node, uid: str) -> None:
     """Set the id that a node has in a file."""
     node._uid = uid
 
 
-def mark_layer(function: Function, made_by: str) -> None:
+def mark_layer(function: Node, made_by: str) -> None:
     """Record for messages which layer a function is, also on those nodes that are part of no layer inside it."""
     function._made_by = made_by
     for node in nodes([function.root_function]):
         node._layer = node._layer or layer_title(made_by, function._name)
 
 
-def native_inputs(node: Function) -> list[Variable]:
+def native_inputs(node: Node) -> list[Edge]:
     """The operands in CNTK's own order."""
     return node.node_inputs[::-1] if node.op_name in REVERSED else node.node_inputs
 
 
 def leaves(
-    root: Function, inputs: Callable[[Function], list[Variable]] = attrgetter("node_inputs")
-) -> Iterator[Variable]:
+    root: Node, inputs: Callable[[Node], list[Edge]] = attrgetter("node_inputs")
+) -> Iterator[Edge]:
     """Leaf variables below a node, depth first in the order of the inputs; blocks are not entered."""
-    seen: set[Function] = {root}
+    seen: set[Node] = {root}
     stack = [iter(inputs(root))]
     while stack:
         for variable in stack[-1]:
@@ -177,19 +179,19 @@ def leaves(
 
 
 def nodes(
-    roots: Sequence[Function], into_blocks: bool = False, cut: Container[Variable] = frozenset(),
-    inputs: Callable[[Function], Iterable[Variable]] = attrgetter("node_inputs"),
-) -> list[Function]:
+    roots: Sequence[Node], into_blocks: bool = False, cut: Container[Edge] = frozenset(),
+    inputs: Callable[[Node], Iterable[Edge]] = attrgetter("node_inputs"),
+) -> list[Node]:
     """Primitives and blocks that the roots depend on, operands first (a cycle is cut at the first repeated node).
 
     With `into_blocks` the nodes inside blocks too, before the block itself. Variables in `cut` are not followed.
     `inputs` returns the operands of a node that are followed.
     """
-    seen: set[Function] = set()
-    order: list[Function] = []
-    stack: list[tuple[Function, Iterator[Function]]] = []
+    seen: set[Node] = set()
+    order: list[Node] = []
+    stack: list[tuple[Node, Iterator[Node]]] = []
 
-    def enter(node: Function) -> None:
+    def enter(node: Node) -> None:
         if node not in seen:
             seen.add(node)
             stack.append((node, _owners(node, into_blocks, cut, inputs)))
@@ -209,8 +211,8 @@ def nodes(
 
 
 def _owners(
-    node: Function, into_blocks: bool, cut: Container[Variable], inputs: Callable[[Function], Iterable[Variable]]
-) -> Iterator[Function]:
+    node: Node, into_blocks: bool, cut: Container[Edge], inputs: Callable[[Node], Iterable[Edge]]
+) -> Iterator[Node]:
     for variable in inputs(node):
         if variable._owner is not None and variable not in cut:
             yield variable._owner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from .function import Function, nodes
+from .function import Node, nodes
 from .variable import Leaf
 
 
@@ -21,9 +21,9 @@ def numbered(name: str, taken: Container[str]) -> str:
     return candidate
 
 
-def parents_of(root: Function) -> dict[Function, Function | None]:
+def parents_of(root: Node) -> dict[Node, Node | None]:
     """All nodes, operands first, each with the innermost block that contains it."""
-    parents: dict[Function, Function | None] = dict.fromkeys(nodes([root]))
+    parents: dict[Node, Node | None] = dict.fromkeys(nodes([root]))
     waiting = list(parents)
     while waiting:
         block = waiting.pop()
@@ -34,7 +34,7 @@ def parents_of(root: Function) -> dict[Function, Function | None]:
     return {node: parents[node] for node in nodes([root], into_blocks=True)}
 
 
-def paths_of(root: Function) -> dict[Function, str]:
+def paths_of(root: Node) -> dict[Node, str]:
     """The dotted names of the blocks around each node, its own included if it is one; "" outside of blocks.
 
     A block without a name has that of its operation; blocks of the same name side by side are numbered.
@@ -45,21 +45,21 @@ def paths_of(root: Function) -> dict[Function, str]:
     ['h', 'Dense', 'Dense_1']
     """
     parents = parents_of(root)
-    labels: dict[Function | None, dict[str, Function]] = {}  # by the block around them
-    own: dict[Function, str] = {}
+    labels: dict[Node | None, dict[str, Node]] = {}  # by the block around them
+    own: dict[Node, str] = {}
     for node, parent in parents.items():
         if node.is_block:
             siblings = labels.setdefault(parent, {})
             own[node] = numbered(node.name or node.op_name, siblings)
             siblings[own[node]] = node
 
-    def path(block: Function | None) -> str:
+    def path(block: Node | None) -> str:
         return "" if block is None else ".".join(filter(None, (path(parents[block]), own[block])))
 
     return {node: path(node if node.is_block else parent) for node, parent in parents.items()}
 
 
-def leaf_paths(root: Function) -> dict[Leaf, str]:
+def leaf_paths(root: Node) -> dict[Leaf, str]:
     """The path of the first operation that uses each parameter or constant."""
     found: dict[Leaf, str] = {}
     for node, path in paths_of(root).items():

@@ -9,16 +9,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .function import Function
-from .variable import Leaf, Variable
+from .function import Node
+from .variable import Edge, Leaf
 
 
 @dataclass
 class Classes:
     """A constructor for each kind of object."""
 
-    function: Callable[..., Function] = Function
-    variable: Callable[..., Variable] = Variable
+    function: Callable[..., Node] = Node
+    variable: Callable[..., Edge] = Edge
     parameter: Callable[..., Leaf] = Leaf
     constant: Callable[..., Leaf] = Leaf
     user_function: Callable[..., Any] | None = None  # from its record in a model file

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from .cells import Cell, Changes
-from .function import Function
+from .function import Node
 
 
 class StreamPlace(NamedTuple):
@@ -26,7 +26,7 @@ class Drawn(NamedTuple):
     `places`: of the next numbers, for nodes that have drawn any. `is_differentiated`: gradients were computed.
     """
 
-    places: Mapping[Function, StreamPlace] = {}
+    places: Mapping[Node, StreamPlace] = {}
     is_differentiated: bool = False
 
 
@@ -39,21 +39,21 @@ class Streams:
     `drawn`: how far they have been drawn. `generators`: a cache of those that draw on the host.
     """
 
-    def __init__(self, drawn: Drawn = Drawn(), generators: dict[Function, Any] | None = None) -> None:
+    def __init__(self, drawn: Drawn = Drawn(), generators: dict[Node, Any] | None = None) -> None:
         self.drawn = Cell(drawn)
-        self.generators: dict[Function, Any] = {} if generators is None else generators
+        self.generators: dict[Node, Any] = {} if generators is None else generators
 
-    def place(self, node: Function, training: bool) -> StreamPlace:
+    def place(self, node: Node, training: bool) -> StreamPlace:
         """The place of a node's next numbers. `training`: gradients are computed with them."""
         last = self._compiled(training).get(node)
         return _beginning(node) if last is None or last.seeding != node.seedings else last
 
-    def after(self, places: Mapping[Function, StreamPlace], training: bool) -> Changes:
+    def after(self, places: Mapping[Node, StreamPlace], training: bool) -> Changes:
         """What changes when they go on at these places."""
         drawn = Drawn({**self._compiled(training), **places}, self.drawn.value.is_differentiated or training)
         return {self.drawn: drawn}
 
-    def _compiled(self, training: bool) -> Mapping[Function, StreamPlace]:
+    def _compiled(self, training: bool) -> Mapping[Node, StreamPlace]:
         """The places, as far as CNTK's compiled network is one for such a computation."""
         return self.drawn.value.places if self.drawn.value.is_differentiated or not training else {}
 
@@ -72,7 +72,7 @@ class Streams:
         return Streams(self.drawn.value, self.generators)
 
 
-def _beginning(node: Function) -> StreamPlace:
+def _beginning(node: Node) -> StreamPlace:
     return StreamPlace(node.node_attributes["rngSeed"], node.node_attributes.get("rngOffset", 0), node.seedings)
 
 

@@ -18,7 +18,7 @@ from .shape import FREE, INFERRED, UNKNOWN_SHAPE, Shape, as_shape, is_known, is_
 from .uid import new_uid
 
 if TYPE_CHECKING:
-    from .function import Function
+    from .function import Node
 
 Axes = tuple[Axis, ...]
 Sampler = Callable[[Shape, Any], np.ndarray]  # (shape, dtype) -> a leaf's first value
@@ -34,11 +34,13 @@ class VariableKind(IntEnum):
     Placeholder = 4
 
 
-class Variable:
+class Edge:
     """A tensor-valued edge: shape, type and axes, but no data (except in Leaf).
 
     Shapes: ``shape`` is that of one sample, without the dynamic axes, row-major.
     """
+
+    public_name = "Variable"  # in messages: users know its subclass
 
     def __init__(
         self,
@@ -51,7 +53,7 @@ class Variable:
         uid: str | None = None,
         needs_gradient: bool = False,
         is_sparse: bool = False,
-        owner: Function | None = None,
+        owner: Node | None = None,
     ) -> None:
         self._kind = kind
         self._shape: Shape = as_shape(shape)
@@ -63,7 +65,7 @@ class Variable:
         self._needs_gradient = needs_gradient
         self._is_sparse = is_sparse
         self._owner = owner
-        self._bound: Variable | None = None  # of an argument inside a block: its operand outside
+        self._bound: Edge | None = None  # of an argument inside a block: its operand outside
         self._origin = user_line() if owner is None else owner._origin
 
     # ---- properties as in CNTK
@@ -137,15 +139,15 @@ class Variable:
         return f"{self._kind.name}('{self.name or self.uid}', {axes_text(self.dynamic_axes)}, {shape_text(self.shape)})"
 
 
-def bindings(variable: Variable) -> Iterator[Variable]:
+def bindings(variable: Edge) -> Iterator[Edge]:
     """The variable, the operand it is bound to if it is an argument of a block, and so on outwards."""
-    bound: Variable | None = variable
+    bound: Edge | None = variable
     while bound is not None:
         yield bound
         bound = bound._bound
 
 
-def outside(variable: Variable) -> Variable:
+def outside(variable: Edge) -> Edge:
     """The variable itself; for an argument inside a block, the variable outside all blocks that is bound to it."""
     *_, outermost = bindings(variable)
     return outermost
@@ -158,7 +160,7 @@ class Held(NamedTuple):
     updates: int
 
 
-class Leaf(Variable):
+class Leaf(Edge):
     """A variable with a value of its own: a parameter or a constant.
 
     The value is a NumPy or device array, or made by `initializer` when shape and type are known: parameters with an
@@ -190,38 +192,38 @@ class Leaf(Variable):
 
 # ---- Attributes with an underscore, for other packages: users may set any attribute of a variable, so its own state
 # keeps underscored names, and these functions give access to it.
-def producer(variable: Variable) -> Function | None:
+def producer(variable: Edge) -> Node | None:
     """The node whose output a variable is; None for leaves."""
     return variable._owner
 
 
-def kind_of(variable: Variable) -> VariableKind:
+def kind_of(variable: Edge) -> VariableKind:
     """What a variable is."""
     return variable._kind
 
 
-def block_operand(argument: Variable) -> Variable | None:
+def block_operand(argument: Edge) -> Edge | None:
     """The operand that is bound to an argument inside a block; None for other variables."""
     return argument._bound
 
 
-def bind(argument: Variable, operand: Variable) -> None:
+def bind(argument: Edge, operand: Edge) -> None:
     """Let an argument inside a block stand for an operand."""
     argument._bound = operand
 
 
-def is_undetermined(variable: Variable) -> bool:
+def is_undetermined(variable: Edge) -> bool:
     """True while the shape or the axes are still to be inferred."""
     return is_unknown(variable._shape) or variable._dynamic_axes == UNKNOWN_AXES
 
 
-def has_assumed_dtype(variable: Variable) -> bool:
+def has_assumed_dtype(variable: Edge) -> bool:
     """True while the element type follows from constants, beside operands whose types are still unknown."""
     return variable._has_assumed_dtype
 
 
 def set_type(
-    variable: Variable, shape: Shape, dtype: type | None, axes: Axes, is_sparse: bool, needs_gradient: bool,
+    variable: Edge, shape: Shape, dtype: type | None, axes: Axes, is_sparse: bool, needs_gradient: bool,
     assumed_dtype: bool = False,
 ) -> bool:
     """Set what was inferred; True if anything changed."""
@@ -237,12 +239,12 @@ def set_type(
     return new != old
 
 
-def confirm_dtype(variable: Variable) -> None:
+def confirm_dtype(variable: Edge) -> None:
     """Keep an assumed element type: no operand is left that could have another."""
     variable._has_assumed_dtype = False
 
 
-def rename(item: Variable | Function, name: str) -> None:
+def rename(item: Edge | Node, name: str) -> None:
     """Change the name of a variable or a node, whatever it is called now."""
     item._name = name
 

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from .function import Function
-from .variable import Variable
+from .function import Node
+from .variable import Edge
 
 
-def walk(root: Function, depth: int = 0) -> Iterator[Function | Variable]:
+def walk(root: Node, depth: int = 0) -> Iterator[Node | Edge]:
     """Primitives, blocks and leaves below the root, each once: a node, then its operands in order, as in CNTK.
 
     Up to `depth` blocks are entered on the path to a node (-1: all); the nodes inside follow those around the block. A
     traversal that starts inside a block ends at the block's arguments.
     """
-    entered: dict[Variable, Variable] = {}  # arguments of the entered blocks, and the operands bound to them
-    waiting: deque[tuple[Function | Variable, int]] = deque([(root.root_function, depth)])
-    seen: set[Function | Variable] = set()
+    entered: dict[Edge, Edge] = {}  # arguments of the entered blocks, and the operands bound to them
+    waiting: deque[tuple[Node | Edge, int]] = deque([(root.root_function, depth)])
+    seen: set[Node | Edge] = set()
     while waiting:
         node, below = waiting.popleft()
-        if isinstance(node, Variable):
+        if isinstance(node, Edge):
             while node in entered:
                 node = entered[node]
             node = source_of(node)
@@ -28,7 +28,7 @@ def walk(root: Function, depth: int = 0) -> Iterator[Function | Variable]:
             continue
         seen.add(node)
         yield node
-        if isinstance(node, Variable):
+        if isinstance(node, Edge):
             continue
         if node.block_composite is not None and below != 0:
             entered.update(node.block_map)
@@ -39,6 +39,6 @@ def walk(root: Function, depth: int = 0) -> Iterator[Function | Variable]:
             waiting.extendleft((operand, below) for operand in reversed(node.node_inputs))
 
 
-def source_of(variable: Variable) -> Function | Variable:
+def source_of(variable: Edge) -> Node | Edge:
     """The node that computes the variable, or the leaf itself."""
     return variable if variable._owner is None else variable._owner

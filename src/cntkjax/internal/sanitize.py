@@ -19,11 +19,11 @@ from ..device import Device
 from ..engine.data.feeds import with_start_flags
 from ..graph.axis import Axis
 from ..graph.dtypes import NUMBERS, as_dtype
-from ..graph.function import Function
-from ..graph.variable import Variable
+from ..graph.function import Node
+from ..graph.variable import Edge
 from ..ops._calling import as_outputs
 from ..ops._operand import Operand, as_variable
-from ..variables import Variable as PublicVariable
+from ..variables import Variable
 
 
 @runtime_checkable
@@ -172,7 +172,7 @@ def sanitize_permutation(perm: Sequence[int]) -> list[int]:
 
 def sanitize_input(
     arg: Operand, fallback_dtype: ElementType = np.float32, reshape: ShapeLike | None = None
-) -> Variable:
+) -> Edge:
     """An operand as a variable; numbers and arrays become a constant of type ``fallback_dtype``.
 
     Shapes: with ``reshape``, an array is reshaped to it first.
@@ -202,7 +202,7 @@ def sanitize_value(shape: ShapeLike | None, value: ArrayLike | None, dtype: DTyp
 
 
 def sanitize_batch(
-    var: Variable, batch: object, seq_starts: Sequence[bool] | None = None, device: Device = None
+    var: Edge, batch: object, seq_starts: Sequence[bool] | None = None, device: Device = None
 ) -> Value:
     """The value for a variable from data; see ``Value.create``.
 
@@ -230,7 +230,7 @@ def sanitize_batch(
 
 
 def sanitize_var_map(
-    op_arguments: Sequence[Variable], arguments: object, precision: DTypeLike | None = None, device: Device = None,
+    op_arguments: Sequence[Edge], arguments: object, precision: DTypeLike | None = None, device: Device = None,
     extract_values_from_minibatch_data: bool = True,
 ) -> dict[Any, Any]:
     """{variable: value} from {variable or its name: data}, or from the data of the only variable.
@@ -278,7 +278,7 @@ def sanitize_var_map(
     return values
 
 
-def _value_as_sequence_or_array(val: Value, var: PublicVariable) -> Any:
+def _value_as_sequence_or_array(val: Value, var: Variable) -> Any:
     """A value as a list of sequences if the variable has a sequence axis, otherwise as an array or CSR matrix.
 
     >>> import cntkjax as C
@@ -290,7 +290,7 @@ def _value_as_sequence_or_array(val: Value, var: PublicVariable) -> Any:
     return val.as_sequences(var) if var.has_sequence_axis() else val.asarray()
 
 
-def _value_as_sequence(val: Value, var: Variable) -> list[Any]:
+def _value_as_sequence(val: Value, var: Edge) -> list[Any]:
     """The sequences of a value, each as an array or a CSR matrix.
 
     >>> import cntkjax as C
@@ -302,7 +302,7 @@ def _value_as_sequence(val: Value, var: Variable) -> list[Any]:
     return val.as_sequences(var)
 
 
-def sanitize_function(arg: object) -> Function:
+def sanitize_function(arg: object) -> Node:
     """A function; a variable is wrapped in one.
 
     Errors: TypeError for anything else.
@@ -311,10 +311,10 @@ def sanitize_function(arg: object) -> Function:
     >>> sanitize_function(C.input_variable(2)).root_function.op_name
     'Combine'
     """
-    return arg if isinstance(arg, Function) else as_outputs(sanitize_variable_or_function(arg))
+    return arg if isinstance(arg, Node) else as_outputs(sanitize_variable_or_function(arg))
 
 
-def sanitize_variable_or_function(arg: object) -> Variable | Function:
+def sanitize_variable_or_function(arg: object) -> Edge | Node:
     """Return a variable or a function unchanged; TypeError for anything else.
 
     >>> import cntkjax as C
@@ -322,7 +322,7 @@ def sanitize_variable_or_function(arg: object) -> Variable | Function:
     >>> sanitize_variable_or_function(x) is x
     True
     """
-    if not isinstance(arg, Variable | Function):
+    if not isinstance(arg, Edge | Node):
         raise TypeError(f"expected a variable or a function, got {arg!r}")
     return arg
 

@@ -12,8 +12,8 @@ from ..device import Device
 from ..formats.containers import Dictionary
 from ..formats.containers import to_dictionary_value as _to_cntk_dict_value
 from ..graph.dtypes import as_dtype
-from ..graph.function import Function
-from ..graph.variable import Variable
+from ..graph.function import Node
+from ..graph.variable import Edge
 
 
 def get_data_type(*args: Any) -> type[np.generic] | None:
@@ -24,7 +24,7 @@ def get_data_type(*args: Any) -> type[np.generic] | None:
     >>> get_data_type(np.zeros(2), 1), get_data_type(1.0)
     (<class 'numpy.float64'>, <class 'numpy.float32'>)
     """
-    is_variable = [isinstance(arg, Variable | Function) for arg in args]
+    is_variable = [isinstance(arg, Edge | Node) for arg in args]
     types = {arg.dtype for arg, graph in zip(args, is_variable, strict=True) if graph} - {None}
     if not types:
         types = {_number_type(arg) for arg, graph in zip(args, is_variable, strict=True) if not graph}
@@ -94,7 +94,7 @@ def _ones_like(batch: Iterable[Any], precision: DTypeLike) -> list[np.ndarray]:
 def eval(
     op: Any, arguments: Mapping[Any, Any] | None = None, precision: DTypeLike | None = None, device: Device = None,
     backward_pass: bool = False, expected_backward: Mapping[Any, Any] | None = None,
-) -> tuple[dict[Variable, Any], dict[Variable, Any] | None]:
+) -> tuple[dict[Edge, Any], dict[Edge, Any] | None]:
     """Values of a function, and with ``backward_pass`` the gradients of the sum of its outputs.
 
     Args:

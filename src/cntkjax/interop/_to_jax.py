@@ -19,7 +19,7 @@ from ..engine.run.index_check import check_constant_indices
 from ..graph.arguments import public
 from ..graph.errors import ShapeError, explain
 from ..graph.shape import matches, shape_text
-from ..graph.variable import Leaf, Variable, value_of
+from ..graph.variable import Edge, Leaf, value_of
 from ..ops.functions import Function
 from ._names import leaf_names
 
@@ -36,7 +36,7 @@ class JaxFunction:
 
     def __init__(self, function: Function) -> None:
         self.function = function
-        self.arguments: tuple[Variable, ...] = tuple(function.arguments)
+        self.arguments: tuple[Edge, ...] = tuple(function.arguments)
         self.plan = Plan(function.outputs)
         if self.plan.calls_python:
             raise ValueError(explain(f"to_jax: {function!r} runs Python code of the user, which JAX cannot transform"))
@@ -140,7 +140,7 @@ def _pair(argument: Input) -> tuple[Array, Array | None]:
     return jnp.asarray(data), None if lengths is None else jnp.atleast_1d(jnp.asarray(lengths))
 
 
-def _lacks_batch(variable: Variable, data: Array) -> bool:
+def _lacks_batch(variable: Edge, data: Array) -> bool:
     rank = len(variable.shape) + len(variable.dynamic_axes)
     if data.ndim not in (rank, rank - 1) or not matches(variable.shape, data.shape[data.ndim - len(variable.shape) :]):
         wanted = "[batch, time, *shape]" if variable.sequence_axis else "[batch, *shape]"
@@ -151,7 +151,7 @@ def _lacks_batch(variable: Variable, data: Array) -> bool:
     return data.ndim < rank
 
 
-def _batched(variable: Variable, data: Array) -> Array:
+def _batched(variable: Edge, data: Array) -> Array:
     return data[None] if variable.dynamic_axes else data
 
 

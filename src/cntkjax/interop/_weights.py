@@ -16,7 +16,7 @@ from ..formats import files
 from ..formats.safetensors import decode, encode
 from ..graph.arguments import public
 from ..graph.errors import explain
-from ..graph.function import Function, nodes
+from ..graph.function import Node, nodes
 from ..graph.names import leaf_paths, numbered
 from ..graph.variable import Leaf, kind_of, outside, set_value, value_of
 
@@ -33,7 +33,7 @@ _ALIASES = {
 
 
 @public
-def weight_names(model: Function) -> dict[str, Leaf]:
+def weight_names(model: Node) -> dict[str, Leaf]:
     """The parameters and constants of a model by their names in files of weights; equal names are numbered.
 
     >>> import cntkjax as C
@@ -50,7 +50,7 @@ def weight_names(model: Function) -> dict[str, Leaf]:
 
 
 @public
-def save_weights(model: Function, path: str | os.PathLike[str], layout: Layout | None = None) -> None:
+def save_weights(model: Node, path: str | os.PathLike[str], layout: Layout | None = None) -> None:
     """Write the parameters and constants of a model by name: ".safetensors", or ".pt" and ".pth" for PyTorch.
 
     `layout`: "torch" transposes the weights of products, as `nn.Linear` has them, which is the default for PyTorch's
@@ -76,7 +76,7 @@ def save_weights(model: Function, path: str | os.PathLike[str], layout: Layout |
 
 @public
 def load_weights(
-    model: Function, weights: str | os.PathLike[str] | Mapping[str, Any], names: Mapping[str, str] | None = None,
+    model: Node, weights: str | os.PathLike[str] | Mapping[str, Any], names: Mapping[str, str] | None = None,
     strict: bool = True, layout: Layout | None = None,
 ) -> list[str]:
     """Give the parameters and constants of a model the values in a file; returns the names of those that got none.
@@ -145,7 +145,7 @@ def _candidates(name: str, names: Mapping[str, str]) -> Iterator[str]:
         yield ".".join([*path, alias])
 
 
-def _products(model: Function) -> set[Leaf]:
+def _products(model: Node) -> set[Leaf]:
     """The parameters of products that are layers of vectors, not embeddings."""
     found = set()
     for node in nodes([model.root_function], into_blocks=True):

@@ -9,7 +9,7 @@ from ..device import DeviceDescriptor
 from ._streams import DEFAULT_RANDOMIZATION_WINDOW_IN_CHUNKS, FULL_DATA_SWEEP, INFINITELY_REPEAT, StreamInformation
 
 if TYPE_CHECKING:
-    from ..graph.variable import Variable
+    from ..graph.variable import Edge
     from ._minibatch_data import MinibatchData
 
 
@@ -23,7 +23,7 @@ class BaseSource:
         """All streams of the source."""
         raise NotImplementedError(f"{type(self).__name__} has to define stream_infos()")
 
-    def stream_info(self, name: str | Variable) -> StreamInformation:
+    def stream_info(self, name: str | Edge) -> StreamInformation:
         """The stream with this name, or the only one whose samples a variable takes.
 
         Errors: RuntimeError if there is no such stream, or several match a variable.

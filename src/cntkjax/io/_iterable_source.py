@@ -23,9 +23,9 @@ from ._user_deserializer import as_sequences
 from ._user_source import UserMinibatchSource
 
 if TYPE_CHECKING:
-    from ..graph.variable import Variable
+    from ..graph.variable import Edge
 
-StreamType: TypeAlias = "Variable | Shape | int | Any"
+StreamType: TypeAlias = "Edge | Shape | int | Any"
 """What a stream holds: a variable, a type such as ``Sequence[Tensor[2]]``, or the shape of a dense sample."""
 
 

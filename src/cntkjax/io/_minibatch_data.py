@@ -14,7 +14,7 @@ from ..tensor import ArrayMixin
 from ._streams import StreamInformation
 
 if TYPE_CHECKING:
-    from ..graph.variable import Variable
+    from ..graph.variable import Edge
 
 
 @public
@@ -121,7 +121,7 @@ class MinibatchData(ArrayMixin):
         """The data as an array, padded with zeros. Shapes: [sequences, steps, *sample_shape]."""
         return self.data.asarray()
 
-    def as_sequences(self, variable: Variable | None = None) -> list[np.ndarray]:
+    def as_sequences(self, variable: Edge | None = None) -> list[np.ndarray]:
         """The sequences one by one: arrays [steps, *sample_shape], or CSR matrices with a row for each step."""
         return self.data.as_sequences(variable)
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any, TypeAlias
 from .._typing import ArrayLike, Fix
 from ..default_options import default_override_or
 from ..graph.errors import OperandError, explain
-from ..graph.function import Function as GraphFunction
+from ..graph.function import Node
 from ..graph.origin import user_line
-from ..graph.variable import Variable as GraphVariable
+from ..graph.variable import Edge
 from ..initializer import Initializer
 from ..internal.sanitize import _as_tuple
 
@@ -25,7 +25,7 @@ Flag: TypeAlias = bool | default_override_or
 Number: TypeAlias = float | default_override_or
 Axes: TypeAlias = int | Sequence[int]  # one value for all axes of a window, or one for each
 AxisFlags: TypeAlias = bool | Sequence[bool] | default_override_or
-Operand: TypeAlias = GraphVariable | GraphFunction
+Operand: TypeAlias = Edge | Node
 State: TypeAlias = Operand | ArrayLike | None
 InitialState: TypeAlias = State | tuple[State, ...] | default_override_or
 
@@ -35,7 +35,7 @@ def shape_of(layer: str, shape: int | Sequence[int], argument: str = "shape") ->
 
     Errors: OperandError if it is neither a number nor a sequence of numbers, or one of them is not positive.
     """
-    is_operand = isinstance(shape, (GraphVariable, GraphFunction))
+    is_operand = isinstance(shape, (Edge, Node))
     sizes = (shape,) if is_operand or shape is None else _as_tuple(shape)
     if not all(isinstance(size, Real) for size in sizes):
         raise OperandError(explain(

@@ -12,9 +12,9 @@ import numpy as np
 from ..default_options import default_override_or, get_default_override
 from ..graph.arguments import public
 from ..graph.errors import explain
-from ..graph.function import Function as GraphFunction
+from ..graph.function import Node
 from ..graph.shape import INFERRED as InferredDimension
-from ..graph.variable import Variable as GraphVariable
+from ..graph.variable import Edge
 from ..initializer import Initializer, glorot_uniform, initializer_with_rank
 from ..ops import alias, combine, placeholder, plus, sigmoid, slice, softplus, tanh, times
 from ..ops.functions import BlockFunction, Function, identity
@@ -56,7 +56,7 @@ def _inject_name(f: Any, name: str) -> Any:  # CNTK's helper takes whatever a la
     """The function under a name, unless it is empty."""
     if not name:
         return f
-    outputs = f.outputs if isinstance(f, GraphFunction) else (f,)
+    outputs = f.outputs if isinstance(f, Node) else (f,)
     return alias(f, name=name) if len(outputs) == 1 else combine(outputs, name=name)
 
 
@@ -111,7 +111,7 @@ def Stabilizer(
     alpha = Parameter((), init=np.log(np.expm1(steepness)) / steepness, name="alpha")
 
     @BlockFunction("Stabilizer", name)
-    def stabilize(x: GraphVariable) -> Function:
+    def stabilize(x: Edge) -> Function:
         return softplus(alpha, steepness=steepness) * x
 
     return stabilize
@@ -196,7 +196,7 @@ def LSTM(
     cell = _Cell("LSTM", 4, shape, cell_shape, init, init_bias, stabilize, peepholes)
 
     @BlockFunction("LSTM", name)
-    def lstm(dh: GraphVariable, dc: GraphVariable, x: GraphVariable) -> tuple[Function, Function]:
+    def lstm(dh: Edge, dc: Edge, x: Edge) -> tuple[Function, Function]:
         dhs, dcs = cell.stabilize_dh(dh), cell.stabilize_dc(dc)
         products = plus(plus(cell.b, times(x, cell.W)), times(dhs, cell.H))
         input_gate, update, forget_gate, output_gate = (cell.part(products, i) for i in range(4))
@@ -239,7 +239,7 @@ def RNNStep(
     cell = _Cell("RNNStep", 1, shape, cell_shape, init, init_bias, stabilize)
 
     @BlockFunction("RNNStep", name)
-    def rnn_step(dh: GraphVariable, x: GraphVariable) -> Function:
+    def rnn_step(dh: Edge, x: Edge) -> Function:
         return cell.projected(nonlinearity(times(x, cell.W) + times(cell.stabilize_dh(dh), cell.H) + cell.b))
 
     return rnn_step
@@ -306,7 +306,7 @@ def GRU(
     cell = _Cell("GRU", 3, shape, cell_shape, init, init_bias, stabilize)
 
     @BlockFunction("GRU", name)
-    def gru(dh: GraphVariable, x: GraphVariable) -> Function:
+    def gru(dh: Edge, x: Edge) -> Function:
         dhs = cell.stabilize_dh(dh)
         x_products, h_products = plus(cell.b, times(x, cell.W)), times(dhs, cell.H)
         z = cell.part(x_products, 0) + cell.part(h_products, 0)

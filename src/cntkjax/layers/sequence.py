@@ -11,9 +11,9 @@ from ..axis import Axis
 from ..default_options import default_override_or, get_default_override
 from ..graph.arguments import public
 from ..graph.errors import VariableShapeError, explain
-from ..graph.function import Function as GraphFunction
+from ..graph.function import Node
 from ..graph.shape import INFERRED as InferredDimension
-from ..graph.variable import Variable as GraphVariable
+from ..graph.variable import Edge
 from ..initializer import glorot_uniform
 from ..ops import (
     alias,
@@ -51,7 +51,7 @@ _STATES = ("h", "c", "a")  # names of the arguments that are initial states
 
 def _sanitize_function(f: Layer) -> Any:
     """A Python function as a Function."""
-    return Function(f) if callable(f) and not isinstance(f, GraphFunction) else f
+    return Function(f) if callable(f) and not isinstance(f, Node) else f
 
 
 def _santize_step_function(f: Step) -> Any:  # CNTK's spelling, under which scripts import it
@@ -81,7 +81,7 @@ def _parameter_in_step() -> TypeError:
     ))
 
 
-def _number(variable: GraphVariable) -> int:
+def _number(variable: Edge) -> int:
     """Variables are numbered in the order in which they are created."""
     return int(variable.uid[len(variable.uid.rstrip("0123456789")) :])
 

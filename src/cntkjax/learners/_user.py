@@ -11,7 +11,7 @@ from ..core import NDArrayView
 from ..device import DeviceDescriptor, cpu
 from ..graph.arguments import public
 from ..graph.errors import explain
-from ..graph.function import Function
+from ..graph.function import Node
 from ..variables import Constant, Parameter
 from . import _lazy_transforms as transforms
 from ._checkpoint import CustomCheckpoint
@@ -19,7 +19,7 @@ from ._counters import Counters
 from ._learner import Gradients, Learner, LearnerCore, Scalars, gradient_of
 from ._schedules import Schedulable
 
-UpdateFunction = Callable[[list[Parameter], list[Constant]], Function]
+UpdateFunction = Callable[[list[Parameter], list[Constant]], Node]
 
 
 @public
@@ -164,7 +164,7 @@ class _UniversalCore(HostLearner):
         super().__init__(parameters, 1.0)
         self._gradients = [Constant(0, p.shape, p.dtype, name="grad") for p in self.parameters]
         self._assignments: Any = update_func(list(self.parameters), list(self._gradients))
-        if not isinstance(self._assignments, Function):
+        if not isinstance(self._assignments, Node):
             raise TypeError(
                 "update_func must return a function that updates the parameters, such as "
                 f"combine([assign(p, ...), ...]), not {type(self._assignments).__name__}"

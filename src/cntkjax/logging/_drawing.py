@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..graph.axis import UNKNOWN_AXES, axes_text
-from ..graph.function import Function, nodes
-from ..graph.variable import Leaf, Variable, kind_of, value_of
+from ..graph.function import Node, nodes
+from ..graph.variable import Edge, Leaf, kind_of, value_of
 from ..graph.walk import source_of
 
 _SYMBOLS = {"Plus": "+", "Minus": "-", "ElementTimes": "*", "Times": "@"}
@@ -36,13 +36,13 @@ class Drawing:
     edges: list[tuple[str, str, str]] = field(default_factory=list)
 
 
-def draw(root: Function) -> Drawing:
+def draw(root: Node) -> Drawing:
     """Draw operations, their operands, and the outputs; blocks are single nodes."""
     drawing = Drawing()
     for node in nodes([root.root_function]):
         for operand in operands(node):
             source = source_of(operand)
-            if isinstance(source, Variable):
+            if isinstance(source, Edge):
                 drawing.nodes[source.uid] = _leaf_label(source)
             drawing.edges.append((source.uid, node.uid, f"{operand.name or operand.uid}\n{_axes_and_shape(operand)}"))
         drawing.nodes[node.uid] = _node_label(node)
@@ -53,24 +53,24 @@ def draw(root: Function) -> Drawing:
     return drawing
 
 
-def operands(node: Function) -> list[Variable]:
+def operands(node: Node) -> list[Edge]:
     """The operands of a node that are shown; as in CNTK, without the constants of a block."""
     return [v for v in node.node_inputs if not (node.is_block and v.is_constant)]
 
 
-def _axes_and_shape(variable: Variable) -> str:
+def _axes_and_shape(variable: Edge) -> str:
     axes = variable.dynamic_axes
     text = axes_text(axes).replace(" ", "") if axes and axes != UNKNOWN_AXES else ""
     return f"{text}{variable.shape}"
 
 
-def _node_label(node: Function) -> tuple[str, str]:
+def _node_label(node: Node) -> tuple[str, str]:
     if node.op_name in _SYMBOLS:
         return _SYMBOLS[node.op_name], "symbol"
     return (f"{node.op_name}\n{node.name}" if node.name else node.op_name), "block" if node.is_block else "operation"
 
 
-def _leaf_label(leaf: Variable) -> tuple[str, str]:
+def _leaf_label(leaf: Edge) -> tuple[str, str]:
     if not isinstance(leaf, Leaf):
         return f"{kind_of(leaf).name}\n{leaf.name}\n{_axes_and_shape(leaf)}".replace("\n\n", "\n"), "data"
     if leaf.is_constant and not leaf.has_inferred and np.prod(leaf.shape) < _MAX_SHOWN_ELEMENTS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 
-from ..graph.function import Function
+from ..graph.function import Node
 from ._drawing import draw
 from ._rendering import render
 from ._summary import summary
@@ -12,7 +12,7 @@ from ._summary import summary
 _MAX_NODES = 200  # larger drawings are unreadable
 
 
-def as_html(function: Function) -> str:
+def as_html(function: Node) -> str:
     """The signature, a drawing (unless too large, or no renderer is installed), and a table of the layers."""
     parts = [f"<p><code>{html.escape(str(function))}</code></p>"]
     drawing = draw(function)

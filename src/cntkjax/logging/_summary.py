@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..graph.arguments import public
-from ..graph.function import Function, nodes
+from ..graph.function import Node, nodes
 from ..graph.shape import is_known, shape_text
-from ..graph.variable import Leaf, Variable
+from ..graph.variable import Edge, Leaf
 
 # These only move or pass on their operands.
 _DATA_MOVEMENT = frozenset({
@@ -98,7 +98,7 @@ class Summary:
 
 
 @public
-def summary(model: Function) -> Summary:
+def summary(model: Node) -> Summary:
     """Summarize the layers of a model: output shapes, parameters, FLOPs and memory. CNTK has no such function.
 
     A parameter that several layers share is counted in the first. A ``?`` marks shapes that are not known before the
@@ -121,7 +121,7 @@ def summary(model: Function) -> Summary:
     Parameters: 26 trained, 0 constant, 104 B
     Forward pass of a sample: 50 FLOPs, 64 B of results
     """
-    counted: set[Variable] = set()
+    counted: set[Edge] = set()
     layers = [_layer(node, counted) for node in nodes([model.root_function]) if not node.primitive.passes_through]
     leaves = [*model.parameters, *model.constants]
     return Summary(
@@ -130,7 +130,7 @@ def summary(model: Function) -> Summary:
     )
 
 
-def _layer(node: Function, counted: set[Variable]) -> SummaryRow:
+def _layer(node: Node, counted: set[Edge]) -> SummaryRow:
     """The layer of a node; ``counted`` are the parameters of the layers before it, and is updated."""
     inside = nodes([node.block_composite.root_function], into_blocks=True) if node.block_composite else [node]
     computing = [n for n in inside if not n.is_block]
@@ -144,12 +144,12 @@ def _layer(node: Function, counted: set[Variable]) -> SummaryRow:
     )
 
 
-def _axes(variable: Variable) -> str:
+def _axes(variable: Edge) -> str:
     signs = ["*" if axis.is_sequence_axis else "#" for axis in variable.dynamic_axes]
     return f"[{','.join(signs)}]" if signs else ""
 
 
-def _flops(node: Function) -> int | None:
+def _flops(node: Node) -> int | None:
     """FLOPs of an operation on one sample; None if a shape is not known yet."""
     name = node.primitive.name
     if name in _DATA_MOVEMENT:
@@ -172,11 +172,11 @@ def _flops(node: Function) -> int | None:
     return max(outputs, sum(sizes)) if name in ("ReduceElements", "ROIPooling") else outputs
 
 
-def _size(variable: Variable) -> int | None:
+def _size(variable: Edge) -> int | None:
     return math.prod(variable.shape) if is_known(variable.shape) else None
 
 
-def _bytes_of(variable: Variable) -> int | None:
+def _bytes_of(variable: Edge) -> int | None:
     size = _size(variable)
     return None if size is None else size * np.dtype(variable.dtype or np.float32).itemsize
 

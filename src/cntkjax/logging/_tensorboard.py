@@ -11,8 +11,8 @@ import numpy as np
 
 from .._typing import ArrayLike, Measured
 from ..graph.arguments import public
-from ..graph.function import Function, nodes
-from ..graph.variable import Variable, kind_of
+from ..graph.function import Node, nodes
+from ..graph.variable import Edge, kind_of
 from ..graph.walk import source_of
 from ._progress_writer import Counts, ProgressWriter, Span
 
@@ -42,7 +42,7 @@ class TensorBoardProgressWriter(ProgressWriter):
     """
 
     def __init__(self, freq: int | None = None, log_dir: str = ".", rank: int | None = None,
-                 model: Function | None = None) -> None:
+                 model: Node | None = None) -> None:
         super().__init__(sys.maxsize if freq is None else freq)
         self.closed = False
         self._file = None if rank else _EventFile(log_dir)
@@ -152,15 +152,15 @@ class _EventFile:
         """Write a histogram. Shapes: float64 [elements]."""
         self._add(self._summary.histogram(tag, elements, bins=_BINS), step)
 
-    def add_graph(self, model: Function) -> None:
+    def add_graph(self, model: Node) -> None:
         """Write the graph of a function."""
         from tensorboardX.proto.graph_pb2 import GraphDef
 
         definition = GraphDef()
-        leaves: dict[str, Variable] = {}
+        leaves: dict[str, Edge] = {}
         for node in nodes([model.root_function]):
             sources = [source_of(operand) for operand in node.node_inputs]
-            leaves |= {source.uid: source for source in sources if isinstance(source, Variable)}
+            leaves |= {source.uid: source for source in sources if isinstance(source, Edge)}
             definition.node.add(name=node.uid, op=node.op_name, input=[source.uid for source in sources])
         for uid, leaf in leaves.items():
             definition.node.add(name=uid, op=kind_of(leaf).name)

@@ -6,21 +6,21 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ..graph.arguments import public
-from ..graph.function import Function
-from ..graph.variable import Variable as GraphVariable
+from ..graph.function import Node
+from ..graph.variable import Edge
 from ..graph.walk import walk
 from ._drawing import dot_source, draw, operands
 from ._rendering import render
 
 __all__ = ["depth_first_search", "find_all_with_name", "find_by_name", "find_by_uid", "get_node_outputs", "plot"]
 
-Node = Function | GraphVariable
+Vertex = Node | Edge
 
 
 class Searchable(Protocol):
     """A function that can be searched by name; variables cannot."""
 
-    def find_all_with_name(self, name: str, depth: int = 0) -> list[Node]:
+    def find_all_with_name(self, name: str, depth: int = 0) -> list[Vertex]:
         """List the nodes with this name, in this many nested blocks."""
 
 
@@ -28,7 +28,7 @@ _FORMATS = (".svg", ".pdf", ".png", ".dot", ".txt")
 
 
 @public
-def depth_first_search(root: Function, visitor: Callable[[Node], bool], depth: int = 0) -> list[Node]:
+def depth_first_search(root: Node, visitor: Callable[[Vertex], bool], depth: int = 0) -> list[Vertex]:
     """List the functions, inputs, parameters and constants for which ``visitor`` returns True, each once.
 
     Args:
@@ -45,7 +45,7 @@ def depth_first_search(root: Function, visitor: Callable[[Node], bool], depth: i
 
 
 @public
-def find_all_with_name(node: Searchable, node_name: str, depth: int = 0) -> list[Node]:
+def find_all_with_name(node: Searchable, node_name: str, depth: int = 0) -> list[Vertex]:
     """List the functions, inputs, parameters and constants with this name.
 
     Args:
@@ -65,7 +65,7 @@ def find_all_with_name(node: Searchable, node_name: str, depth: int = 0) -> list
 
 
 @public
-def find_by_name(node: Searchable, node_name: str, depth: int = 0) -> Node | None:
+def find_by_name(node: Searchable, node_name: str, depth: int = 0) -> Vertex | None:
     """The only function, input, parameter or constant with this name, or None; see ``find_all_with_name``.
 
     Errors: ValueError if there are several, or the name is no string.
@@ -83,7 +83,7 @@ def find_by_name(node: Searchable, node_name: str, depth: int = 0) -> Node | Non
 
 
 @public
-def find_by_uid(node: Function, node_uid: str, depth: int = 0) -> Node | None:
+def find_by_uid(node: Node, node_uid: str, depth: int = 0) -> Vertex | None:
     """The function, input, parameter or constant with this uid, or None.
 
     >>> import cntkjax as C
@@ -95,18 +95,18 @@ def find_by_uid(node: Function, node_uid: str, depth: int = 0) -> Node | None:
 
 
 @public
-def get_node_outputs(node: Function, depth: int = 0) -> list[GraphVariable]:
+def get_node_outputs(node: Node, depth: int = 0) -> list[Edge]:
     """List the outputs of all functions, in the order of ``depth_first_search``.
 
     >>> import cntkjax as C
     >>> [output.shape for output in get_node_outputs(C.input_variable(2) * 3)]
     [(2,)]
     """
-    return [output for f in walk(node, depth) if isinstance(f, Function) for output in f.outputs]
+    return [output for f in walk(node, depth) if isinstance(f, Node) for output in f.outputs]
 
 
 @public
-def plot(root: Function, filename: str | os.PathLike[str] | None = None) -> str:
+def plot(root: Node, filename: str | os.PathLike[str] | None = None) -> str:
     """Describe a graph with a line of text for each operation, operands first; optionally draws it.
 
     Args:
@@ -126,7 +126,7 @@ def plot(root: Function, filename: str | os.PathLike[str] | None = None) -> str:
     """
     lines = [
         f"{node.op_name}({_operand_list(node)}) -> {output.uid};\n"
-        for node in walk(root) if isinstance(node, Function) for output in node.outputs
+        for node in walk(root) if isinstance(node, Node) for output in node.outputs
     ]
     text = "\n".join(reversed(lines))
     if filename is not None:
@@ -134,14 +134,14 @@ def plot(root: Function, filename: str | os.PathLike[str] | None = None) -> str:
     return text
 
 
-def _operand_list(node: Function) -> str:
+def _operand_list(node: Node) -> str:
     """The operands shown of a node; as in CNTK a comma remains of constants of a block that come last."""
     shown = operands(node)
     text = ", ".join(v.uid for v in shown)
     return f"{text}, " if shown and node.node_inputs[-1] is not shown[-1] else text
 
 
-def _write(root: Function, filename: str, text: str) -> None:
+def _write(root: Node, filename: str, text: str) -> None:
     kind = os.path.splitext(filename)[1]
     if kind not in _FORMATS:
         raise ValueError(f"plot: '{filename}' has none of the extensions {', '.join(_FORMATS)}; choose one of them")

@@ -11,11 +11,10 @@ from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import composite, make_block
 from ..graph.edit import Cloner, replace_placeholders
 from ..graph.errors import explain
-from ..graph.function import Function as GraphFunction
-from ..graph.function import copied_attributes, nodes
+from ..graph.function import Node, copied_attributes, nodes
 from ..graph.public import classes
 from ..graph.shape import UNKNOWN_SHAPE
-from ..graph.variable import Variable, VariableKind, producer
+from ..graph.variable import Edge, VariableKind, producer
 from ..ops.functions import Function
 
 
@@ -42,18 +41,18 @@ def convert(root_func: Function, filter: Callable[[Any], bool], converter: Calla
 class _Conversion:
     def __init__(self, matches: Callable[[Any], bool], converter: Callable[[Any], Any]) -> None:
         self.matches, self.converter = matches, converter
-        self.converted: dict[Variable, Variable] = {}  # an output of the model -> that of the copy
-        self.loops: dict[Variable, Variable] = {}  # an output that a cycle uses before its node -> its placeholder
+        self.converted: dict[Edge, Edge] = {}  # an output of the model -> that of the copy
+        self.loops: dict[Edge, Edge] = {}  # an output that a cycle uses before its node -> its placeholder
 
-    def graph(self, function: GraphFunction) -> GraphFunction:
+    def graph(self, function: Node) -> Node:
         """The converted copy of a function, or the function itself if nothing in it matches."""
         root = function.root_function
         order = nodes([root])
         changing = self._changing(order)
         if root not in changing:
             return function
-        done: set[GraphFunction] = set()
-        last: GraphFunction = root
+        done: set[Node] = set()
+        last: Node = root
         for node in order:
             done.add(node)
             if node in changing:
@@ -63,7 +62,7 @@ class _Conversion:
             replace_placeholders(result, {placeholder: self.converted[old] for old, placeholder in self.loops.items()})
         return result
 
-    def _changing(self, order: list[GraphFunction]) -> set[GraphFunction]:
+    def _changing(self, order: list[Node]) -> set[Node]:
         """The nodes that match, blocks that contain such nodes, and all nodes that depend on these."""
         changing = {node for node in order if any(map(self.matches, nodes([node], into_blocks=True, cut=_All())))}
         previous = -1
@@ -72,7 +71,7 @@ class _Conversion:
             changing |= {node for node in order if any(producer(v) in changing for v in node.node_inputs)}
         return changing
 
-    def _replace(self, node: GraphFunction, changing: set[GraphFunction], done: set[GraphFunction]) -> GraphFunction:
+    def _replace(self, node: Node, changing: set[Node], done: set[Node]) -> Node:
         for v in node.node_inputs:
             if producer(v) in changing and producer(v) not in done and v not in self.loops:
                 self.loops[v] = classes.variable(
@@ -96,7 +95,7 @@ class _Conversion:
             self.converted.update(zip(node.node_outputs, result.outputs, strict=True))
         return result
 
-    def _block(self, node: GraphFunction, operands: dict[Variable, Variable]) -> GraphFunction:
+    def _block(self, node: Node, operands: dict[Edge, Edge]) -> Node:
         """A block around a converted copy of the graph inside; the original block keeps its arguments."""
         assert node.block_composite is not None
         inner = Cloner(lambda leaf: leaf, {})
@@ -112,8 +111,8 @@ class _All:
         return True
 
 
-def _function(result: GraphFunction | Variable) -> GraphFunction:
-    if isinstance(result, GraphFunction):
+def _function(result: Node | Edge) -> Node:
+    if isinstance(result, Node):
         return result
     return ops.as_composite(producer(result))  # type: ignore[arg-type]
 

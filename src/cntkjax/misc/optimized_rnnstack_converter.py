@@ -10,8 +10,8 @@ from .. import layers, ops
 from ..default_options import default_options
 from ..graph.arguments import public
 from ..graph.errors import explain
-from ..graph.function import Function as GraphFunction
-from ..graph.variable import Leaf, Variable, set_value, value_of
+from ..graph.function import Node
+from ..graph.variable import Edge, Leaf, set_value, value_of
 from ..ops import relu, tanh
 from ..ops.functions import Function
 from ..primitives.rnnstack import layers_of
@@ -37,7 +37,7 @@ def convert_optimized_rnnstack(cudnn_model: Function) -> Function:
     return convert(cudnn_model, lambda f: getattr(f, "op_name", "") == "OptimizedRNNStack", _layers)
 
 
-def _layers(stack: GraphFunction) -> Variable | Function:
+def _layers(stack: Node) -> Edge | Function:
     """All layers of a stack."""
     attributes = stack.node_attributes
     x, weights = stack.node_inputs
@@ -49,7 +49,7 @@ def _layers(stack: GraphFunction) -> Variable | Function:
         ))
     assert isinstance(weights, Leaf)
     parts = layers_of(np.asarray(value_of(weights)).reshape(-1), attributes, int(np.prod(x.shape)))
-    output: Variable | Function = x
+    output: Edge | Function = x
     for layer in range(attributes["numLayers"]):
         directions = []
         for backwards, direction in enumerate(("_fw", "_bw") if bidirectional else ("_",)):
@@ -61,7 +61,7 @@ def _layers(stack: GraphFunction) -> Variable | Function:
 
 
 def _recurrence(
-    x: Variable | Function, cell: str, part: Sequence[np.ndarray], backwards: bool, name: str
+    x: Edge | Function, cell: str, part: Sequence[np.ndarray], backwards: bool, name: str
 ) -> Function:
     """One layer in one direction, with its weights."""
     W, R, b, c = part

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import apply, composite, make_block
 from ..graph.shape import UNKNOWN_SHAPE
-from ..graph.variable import Variable as GraphVariable
-from ..graph.variable import VariableKind, set_type
+from ..graph.variable import Edge, VariableKind, set_type
 from ..variables import Variable
 
 if TYPE_CHECKING:
@@ -17,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def node(
-    primitive: Any, operands: Sequence[GraphVariable], attributes: dict[str, Any] | None = None, name: str = ""
+    primitive: Any, operands: Sequence[Edge], attributes: dict[str, Any] | None = None, name: str = ""
 ) -> Function:
     """A Function consisting of one new node of a primitive."""
     return apply(primitive, operands, attributes, name)  # type: ignore[return-value]  # the graph creates public functions
 
 
 def as_one_block(
-    op_name: str, f: Callable[..., Any], operands: Sequence[GraphVariable], name: str = "",
+    op_name: str, f: Callable[..., Any], operands: Sequence[Edge], name: str = "",
     attributes: dict[str, Any] | None = None,
 ) -> Function:
     """`f(*operands)` as a block named `op_name`, with the attributes that CNTK stores for such a block."""

@@ -14,12 +14,10 @@ from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import composite, make_block
 from ..graph.edit import replace_placeholders
 from ..graph.errors import explain
-from ..graph.function import Function as GraphFunction
-from ..graph.function import mark_layer
+from ..graph.function import Node, mark_layer
 from ..graph.proxy import unwrap
 from ..graph.shape import UNKNOWN_SHAPE, as_shape
-from ..graph.variable import Variable as GraphVariable
-from ..graph.variable import VariableKind, default_axes, outside, producer
+from ..graph.variable import Edge, VariableKind, default_axes, outside, producer
 from ..variables import Record, Variable, type_text
 from ._operand import as_variable
 from ._structure import alias, combine
@@ -31,7 +29,7 @@ ArgumentType: TypeAlias = "Mapping[str, Any] | ShapeLike"  # a Variable._Type, o
 
 # Arguments of the Python functions being traced, outermost first. A function created inside another one may use the
 # arguments of the enclosing function, which do not become arguments of its own.
-ENCLOSING: list[GraphVariable] = []
+ENCLOSING: list[Edge] = []
 
 
 def annotated(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
@@ -83,7 +81,7 @@ def check_types(mapped: Mapping[Any, Any]) -> None:
     for place, (argument, value) in enumerate(mapped.items()):
         outer: Any = outside(argument)
         is_open = outer.is_placeholder or outer.shape == UNKNOWN_SHAPE
-        if is_open or (isinstance(value, GraphFunction) and len(value.outputs) > 1):
+        if is_open or (isinstance(value, Node) and len(value.outputs) > 1):
             continue
         name = f"argument {argument.name}" if argument.name else f"positional argument {place}"
         declared, given = outer._type, value._type
@@ -118,7 +116,7 @@ def from_python(f: Callable[..., Any], make_block: bool = False, op_name: str = 
 
     Errors: TypeError if `f` is not callable, returns None, or has arguments that its result does not depend on.
     """
-    if isinstance(f, GraphFunction):
+    if isinstance(f, Node):
         return f
     if not callable(f):
         raise TypeError(f"Function needs a Python function of variables, not {f!r}")
@@ -199,10 +197,10 @@ def as_outputs(result: Any) -> Function:
         result = tuple(alias(v, name=k) for k, v in result.items())
     if result is None:
         raise TypeError("the Python function returned nothing: a CNTK Function must return a value; add a return")
-    if isinstance(result, GraphFunction):
+    if isinstance(result, Node):
         function = unwrap(result)
         return function if function.is_composite else composite(function)  # type: ignore[return-value]
-    if isinstance(result, GraphVariable):
+    if isinstance(result, Edge):
         owner = producer(result)
         if owner is not None and len(owner.node_outputs) == 1:
             return composite(owner)  # type: ignore[return-value]

@@ -20,17 +20,16 @@ from ..engine.run.result import Result
 from ..engine.run.staged_execution import evaluate, gradients
 from ..graph import edit
 from ..graph.errors import explain
-from ..graph.function import Function as GraphFunction
-from ..graph.variable import Variable as GraphVariable
-from ..graph.variable import producer
+from ..graph.function import Node
+from ..graph.variable import Edge, producer
 from ..variables import Variable
 from ._operand import as_variable
 
-Item: TypeAlias = GraphVariable | GraphFunction
+Item: TypeAlias = Edge | Node
 Outputs: TypeAlias = Item | Iterable[Item]
 
 
-class Computing(GraphFunction):
+class Computing(Node):
     """The methods of `Function` that run compiled programs."""
 
     def _feeds(self, arguments: object, outputs: Iterable[Any]) -> dict[Any, Any]:
@@ -232,7 +231,7 @@ class BackPropState:
 
 
 def _as_list(items: Outputs) -> list[Any]:
-    if isinstance(items, (GraphVariable, GraphFunction)):
+    if isinstance(items, (Edge, Node)):
         return [items]
     return list(items)
 

@@ -8,7 +8,7 @@ from ..graph.arguments import public_operation
 from ..graph.build import composite, make_node
 from ..graph.errors import explain
 from ..graph.function import nodes
-from ..graph.variable import Variable, producer
+from ..graph.variable import Edge, producer
 from ..primitives.gradient import Gradient
 from ._operand import Operand, as_list, as_variable
 from .functions import Function
@@ -50,7 +50,7 @@ def gradient(loss: Operand, wrt: Operand | Sequence[Operand], name: str = "") ->
     return composite(make_node(Gradient, [root, *targets], {}, name))  # type: ignore[return-value]
 
 
-def _variables(root: Variable) -> set[Variable]:
+def _variables(root: Edge) -> set[Edge]:
     """All variables of the graph that a variable depends on."""
     variables, owner = {root}, producer(root)
     for node in nodes([owner], into_blocks=True) if owner is not None else ():

@@ -9,13 +9,13 @@ import numpy as np
 
 from .._typing import ArrayLike, DTypeLike
 from ..graph.errors import OperandError, explain
-from ..graph.function import Function as GraphFunction
+from ..graph.function import Node
 from ..graph.proxy import unwrap
-from ..graph.variable import Variable as GraphVariable
+from ..graph.variable import Edge
 from ..variables import Constant, Variable
 
 # A variable, a function with one output, an array, a nested list of numbers, or a number.
-Operand: TypeAlias = GraphVariable | GraphFunction | ArrayLike
+Operand: TypeAlias = Edge | Node | ArrayLike
 
 
 def as_variable(operand: Operand, dtype: DTypeLike | None = None) -> Variable:
@@ -23,9 +23,9 @@ def as_variable(operand: Operand, dtype: DTypeLike | None = None) -> Variable:
 
     Errors: OperandError for anything else; ValueError for a function with several outputs.
     """
-    if isinstance(operand, GraphVariable):
+    if isinstance(operand, Edge):
         return operand  # type: ignore[return-value]
-    if isinstance(operand, GraphFunction):
+    if isinstance(operand, Node):
         return unwrap(operand).output
     if isinstance(operand, (str, bytes, dict)) or operand is None or callable(operand):
         raise OperandError(f"{operand!r} is not an operand: pass a variable, a function with one output, or numbers")
@@ -66,7 +66,7 @@ def numpy_type(*operands: Operand) -> DTypeLike | None:
 
 
 def _is_symbolic(operand: Operand) -> bool:
-    return isinstance(operand, (GraphVariable, GraphFunction))
+    return isinstance(operand, (Edge, Node))
 
 
 def as_list(items: object) -> list[Any]:

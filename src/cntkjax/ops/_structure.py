@@ -9,11 +9,10 @@ from ..graph.arguments import public_operation
 from ..graph.build import apply, composite, make_block
 from ..graph.edit import Cloner
 from ..graph.errors import explain
-from ..graph.function import Function as GraphFunction
-from ..graph.function import leaves
+from ..graph.function import Node, leaves
 from ..graph.proxy import unwrap
 from ..graph.public import classes
-from ..graph.variable import Variable, VariableKind, producer
+from ..graph.variable import Edge, VariableKind, producer
 from ..primitives.elementwise import ELEMENTWISE
 from ..primitives.structure import Combine
 from ._operand import Operand, as_variable
@@ -25,7 +24,7 @@ __all__ = [
     "alias", "as_block", "as_composite", "combine",
 ]
 
-Operands = list[tuple[Variable, Variable]]  # pairs (argument inside the block, operand outside)
+Operands = list[tuple[Edge, Edge]]  # pairs (argument inside the block, operand outside)
 
 
 @public_operation
@@ -45,7 +44,7 @@ def combine(*operands: Operand | Sequence[Operand], **kw_name: str) -> Function:
     items: Sequence[Any] = operands
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         items = operands[0]
-    outputs = [v for o in items for v in (o.outputs if isinstance(o, GraphFunction) else (as_variable(o),))]
+    outputs = [v for o in items for v in (o.outputs if isinstance(o, Node) else (as_variable(o),))]
     return apply(Combine, outputs, name=name)  # type: ignore[return-value]
 
 
@@ -74,7 +73,7 @@ def as_composite(root_function: Function, name: str = "") -> Function:
     >>> node.is_primitive, as_composite(node).is_composite
     (True, True)
     """
-    if not isinstance(root_function, GraphFunction):
+    if not isinstance(root_function, Node):
         raise TypeError(f"as_composite takes a function, got {root_function!r}")
     node = unwrap(root_function)
     return node if node.is_composite else composite(node, name)  # type: ignore[return-value]
@@ -116,7 +115,7 @@ def as_block(
     return as_composite(block, block_instance_name)  # type: ignore[arg-type]
 
 
-def _leaves(variables: Sequence[Variable]) -> set[Variable]:
+def _leaves(variables: Sequence[Edge]) -> set[Edge]:
     """The leaves that the variables depend on."""
     owners = [(v, producer(v)) for v in variables]
     return {leaf for v, owner in owners for leaf in ([v] if owner is None else leaves(owner))}

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from ..graph.function import Function
-from ..graph.variable import Variable
+from ..graph.function import Node
+from ..graph.variable import Edge
 
-Deserializer = Callable[[list[Variable], str, dict[str, Any]], Function]  # (inputs, name, state) -> the function
+Deserializer = Callable[[list[Edge], str, dict[str, Any]], Node]  # (inputs, name, state) -> the function
 DESERIALIZERS: dict[str, Deserializer] = {}
 
 

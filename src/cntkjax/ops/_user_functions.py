@@ -15,11 +15,11 @@ from ..formats.containers import Dictionary
 from ..graph.arguments import public_operation
 from ..graph.build import Spec, composite, infer
 from ..graph.errors import ResultError, explain
-from ..graph.function import Function as GraphFunction
+from ..graph.function import Node
 from ..graph.proxy import delegates_to, unwrap
 from ..graph.public import classes
 from ..graph.uid import new_uid
-from ..graph.variable import Variable, rename
+from ..graph.variable import Edge, rename
 from ..primitives.user import UserDefined
 from ._operand import as_variable
 from ._user_function_files import DESERIALIZERS, register_udf_deserialize_callback
@@ -74,7 +74,7 @@ class UserFunction(Function):
         self.__wrapped__ = _Node(self, [as_variable(v) for v in inputs], dict(attributes or {}), name)
 
     # ---- defined by subclasses
-    def infer_outputs(self) -> list[Variable]:
+    def infer_outputs(self) -> list[Edge]:
         """Return the outputs, created with ``output_variable`` from the types of ``self.inputs``."""
         raise NotImplementedError("infer_outputs has to be overridden: return a list of output_variable(...)")
 
@@ -99,7 +99,7 @@ class UserFunction(Function):
         return {}
 
     @staticmethod
-    def deserialize(inputs: list[Variable], name: str, state: dict[str, Any]) -> Function:
+    def deserialize(inputs: list[Edge], name: str, state: dict[str, Any]) -> Function:
         """Recreate the function from its inputs, its name, and the state that `serialize` returned."""
         raise NotImplementedError("deserialize has to be overridden, or a callback registered")
 
@@ -127,10 +127,10 @@ class _Node(Function):
     graph.
     """
 
-    def __init__(self, user: UserFunction, inputs: list[Variable], attributes: dict[str, Any], name: str) -> None:
+    def __init__(self, user: UserFunction, inputs: list[Edge], attributes: dict[str, Any], name: str) -> None:
         self.user = user
         self._outputs: list[Any] | None = None  # None until they are inferred
-        GraphFunction.__init__(
+        Node.__init__(
             self, primitive=UserDefined(self), inputs=inputs, attributes=attributes, name=name,
             uid=new_uid("UserDefinedFunction"),
         )
@@ -166,13 +166,13 @@ class _Node(Function):
         record = {"module": cls.__module__, "class": cls.__name__, "op_name": self.user.op_name, "state": state}
         return Dictionary(record, version=1)
 
-    def copied(self, inputs: Sequence[Variable]) -> GraphFunction:
+    def copied(self, inputs: Sequence[Edge]) -> Node:
         """The node of the function that the user's ``clone`` returns."""
         try:
             copy = self.user.clone(tuple(inputs))
         except Exception as error:
             raise self._failure("clone", error) from error
-        if not isinstance(copy, GraphFunction):
+        if not isinstance(copy, Node):
             raise ResultError(explain(f"{self._who}: clone returned {copy!r}", fix="return a function from it"))
         return unwrap(copy).root_function
 
@@ -182,7 +182,7 @@ class _Node(Function):
             outputs = self.user.infer_outputs()
         except Exception as error:
             raise self._failure("infer_outputs", error) from error
-        if not isinstance(outputs, (list, tuple)) or not all(isinstance(v, Variable) for v in outputs):
+        if not isinstance(outputs, (list, tuple)) or not all(isinstance(v, Edge) for v in outputs):
             raise RuntimeError(explain(
                 f"{self._who}: infer_outputs returned {outputs!r}",
                 fix="return a list of variables created with output_variable, even if there is only one",
@@ -201,7 +201,7 @@ class _Node(Function):
             if len(outputs) == 1:
                 state, value = self.user.forward(first, cpu(), retained)
                 return state, [_plain(value)]
-            values: dict[Variable, Any] = dict.fromkeys(outputs)
+            values: dict[Edge, Any] = dict.fromkeys(outputs)
             state = self.user.forward(first, values, cpu(), retained)
         except Exception as error:
             raise self._failure("forward", error) from error
@@ -219,7 +219,7 @@ class _Node(Function):
             v: self._as_user_data(v, g) if v.needs_gradient else None for v, g in zip(outputs, gradients, strict=True)
         }
         root = root_gradients[outputs[0]] if len(outputs) == 1 else root_gradients
-        results: dict[Variable, Any] = {v: None for v, need in zip(self.node_inputs, needed, strict=True) if need}
+        results: dict[Edge, Any] = {v: None for v, need in zip(self.node_inputs, needed, strict=True) if need}
         try:
             if len(self.node_inputs) == 1:
                 results[self.node_inputs[0]] = self.user.backward(state, root)
@@ -236,7 +236,7 @@ class _Node(Function):
         remaining = {v: results[v] for v, need in zip(self.node_inputs, needed, strict=True) if need}
         return [None if remaining.get(v) is None else _plain(remaining.pop(v)) for v in self.node_inputs]
 
-    def _as_user_data(self, variable: Variable, data: np.ndarray | list[np.ndarray]) -> Any:
+    def _as_user_data(self, variable: Edge, data: np.ndarray | list[np.ndarray]) -> Any:
         """Data in the form in which they are passed to the user's methods."""
         pieces: list[Any] = [_csr(p) if variable.is_sparse else p for p in (data if isinstance(data, list) else [data])]
         if self.user.as_numpy:
@@ -294,7 +294,7 @@ def user_function(user_func: object) -> Function:
     >>> user_function(Double([x])).eval({x: [[1, 2]]})
     array([[2., 4.]], dtype=float32)
     """
-    if not isinstance(user_func, GraphFunction):
+    if not isinstance(user_func, Node):
         raise TypeError(f"user_function takes an instance of a subclass of UserFunction, got {user_func!r}")
     node = unwrap(user_func)
     if node.is_composite:
@@ -304,7 +304,7 @@ def user_function(user_func: object) -> Function:
 
 
 # ---- files
-def from_file(record: dict[str, Any], inputs: list[Variable], name: str) -> GraphFunction:
+def from_file(record: dict[str, Any], inputs: list[Edge], name: str) -> Node:
     """The node of a user function in a model file. Its class must be imported already: loading never imports modules.
 
     Errors: ValueError if the class is unknown.
@@ -321,7 +321,7 @@ def from_file(record: dict[str, Any], inputs: list[Variable], name: str) -> Grap
             ))
         make = cls.deserialize
     function: object = make(inputs, name, record.get("state", {}))
-    if not isinstance(function, GraphFunction):
+    if not isinstance(function, Node):
         raise ResultError(
             f"deserializing the function {name!r} of class '{op_name}' returned {function!r}: return a function from it"
         )

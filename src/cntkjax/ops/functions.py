@@ -20,13 +20,11 @@ from ..graph.arguments import public, public_operation
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import composite, make_node
 from ..graph.errors import AxisError, OutputError, ShapeError, explain, layer_title, of_layer
-from ..graph.function import CUSTOM
-from ..graph.function import Function as GraphFunction
+from ..graph.function import CUSTOM, Node
 from ..graph.public import classes
 from ..graph.settings import Settings
 from ..graph.shape import UNKNOWN_SHAPE
-from ..graph.variable import Leaf, VariableKind, has_value, initializer_of, outside, producer, rename, value_of
-from ..graph.variable import Variable as GraphVariable
+from ..graph.variable import Edge, Leaf, VariableKind, has_value, initializer_of, outside, producer, rename, value_of
 from ..logging._notebook import as_html
 from ..primitives.structure import Combine
 from ..tensor import TensorOpsMixin
@@ -91,7 +89,7 @@ class _OutputAttribute:
 
 
 @public
-class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
+class Function(Computing, VariableMixin, TensorOpsMixin, Node):
     """A computation graph with arguments and outputs.
 
     ``Function(f)``, also as a decorator, traces a Python function of variables. Calling a Function with variables
@@ -118,7 +116,7 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
     def _new(cls, **kwargs: Any) -> Function:
         """Create a node; called by the graph."""
         node = object.__new__(cls)
-        GraphFunction.__init__(node, **kwargs)
+        Node.__init__(node, **kwargs)
         return node
 
     @staticmethod
@@ -237,11 +235,11 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
 
     def __eq__(self, other: object) -> bool:
         """True for the function itself and for its single output, although their hashes differ, as in CNTK."""
-        if not isinstance(other, GraphVariable):
+        if not isinstance(other, Edge):
             return NotImplemented
         return len(self.outputs) == 1 and self.outputs[0] is other
 
-    __hash__ = GraphFunction.__hash__
+    __hash__ = Node.__hash__
 
     def __repr__(self) -> str:
         kind = f"Composite({self.root_function.op_name})" if self.is_composite else self.op_name
@@ -300,7 +298,7 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
                 of another type than the argument was declared with.
         """
         mapped = self.argument_map(*args, **kwargs)
-        symbolic = [isinstance(v, (GraphVariable, GraphFunction)) for v in mapped.values()]
+        symbolic = [isinstance(v, (Edge, Node)) for v in mapped.values()]
         if all(symbolic) and self.arguments:
             check_types(mapped)
             enclosing = {v: v for v in self.arguments if v not in mapped}
@@ -398,7 +396,7 @@ class Function(Computing, VariableMixin, TensorOpsMixin, GraphFunction):
         """All functions and variables of that name; blocks are searched up to a nesting of `depth`, -1 means all."""
         return edit.find_all(self, name, depth)
 
-    def find_by_name(self, name: str, depth: int = 0) -> GraphFunction | GraphVariable | None:
+    def find_by_name(self, name: str, depth: int = 0) -> Node | Edge | None:
         """The function or variable of that name, or None; ValueError for several matches or a non-str name."""
         matches = edit.find_all(self, name, depth)
         return _only(matches, name) if matches else None
@@ -511,7 +509,7 @@ def load_model(model: Source, device: Device = None, format: ModelFormat = Model
     return Function.load(model, device, format)
 
 
-def _only(matches: list[Any], name: str) -> GraphFunction | GraphVariable:
+def _only(matches: list[Any], name: str) -> Node | Edge:
     if len(matches) > 1:
         raise ValueError(f'multiple items are called "{name}": find_all_with_name returns all {len(matches)}')
     return matches[0]
@@ -521,7 +519,7 @@ def _of_graph(item: object) -> Variable:
     """The variable of a substitution; numbers are not accepted. As in CNTK, AttributeError for None."""
     if item is None:
         raise AttributeError("clone: a substitution is None, not a variable: check the result of find_by_name for None")
-    if not isinstance(item, (GraphVariable, GraphFunction)):
+    if not isinstance(item, (Edge, Node)):
         raise TypeError(
             f"clone: a substitution must be a variable or a function, got {item!r}: wrap data in cntk.constant(...)"
         )

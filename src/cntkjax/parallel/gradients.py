@@ -33,7 +33,7 @@ from ..engine.train.ways import Agreement, Counts
 from ..engine.xla.platform import platform
 from ..graph.axis import Axis
 from ..graph.cells import Cell, Changes
-from ..graph.variable import Leaf, Variable
+from ..graph.variable import Edge, Leaf
 from . import workers
 from .collectives import Groups, all_reduce, reduce_scatter
 from .exchange import ExchangeProgram
@@ -199,7 +199,7 @@ class GradientExchange:
 
     def _order_in_backward_pass(self, plan: Plan) -> list[int]:
         """For each gradient a number that is lower if it is ready earlier: those of the last nodes come first."""
-        first_use: dict[Variable, int] = {}
+        first_use: dict[Edge, int] = {}
         for i, node in enumerate(plan.nodes):
             for v in node.node_inputs:
                 first_use.setdefault(resolve(v), i)

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.function import Function
+from ..graph.function import Node
 from ..graph.shape import Shape, is_known, is_unknown
-from ..graph.variable import Leaf, Variable, outside, producer, value_of
+from ..graph.variable import Edge, Leaf, outside, producer, value_of
 from ..primitives._window import Window
 from ..primitives.pooling import windows_of
 from .table import inserted, ports, reshaped
@@ -20,7 +20,7 @@ from .walk import Body
 
 # ---- products
 @ports("Times")
-def _times(body: Body, node: Function) -> Expression:
+def _times(body: Body, node: Node) -> Expression:
     x, y = node.node_inputs
     inner = len(y.shape) - int(node.node_attributes["outputRank"])
     kept, contracted, out = x.shape[: len(x.shape) - inner], x.shape[len(x.shape) - inner :], y.shape[inner:]
@@ -37,11 +37,11 @@ def _times(body: Body, node: Function) -> Expression:
     return reshaped(product, body.lead(node.node_outputs[0]), (*kept, *out), node)
 
 
-def _merged(body: Body, v: Variable, shape: Shape, node: Function) -> Expression:
+def _merged(body: Body, v: Edge, shape: Shape, node: Node) -> Expression:
     return body.value(v) if v.shape == shape else reshaped(body.value(v), body.lead(v), shape, node)
 
 
-def _linear(body: Body, node: Function, weight: Leaf, kept: Shape, contracted: Shape, out: Shape) -> Expression:
+def _linear(body: Body, node: Node, weight: Leaf, kept: Shape, contracted: Shape, out: Shape) -> Expression:
     n, m = prod(contracted), prod(out)
     bias = body.bias_after(node, out)
     weights: dict[str, np.ndarray] = {"weight": np.asarray(value_of(weight)).reshape(n, m)}
@@ -61,7 +61,7 @@ def _linear(body: Body, node: Function, weight: Leaf, kept: Shape, contracted: S
 
 # ---- windows
 @ports("Convolution")
-def _convolution(body: Body, node: Function) -> Expression:
+def _convolution(body: Body, node: Node) -> Expression:
     kernel, x = node.node_inputs
     a, source, weight = node.node_attributes, x.shape, outside(kernel)
     if not isinstance(weight, Leaf):
@@ -80,7 +80,7 @@ def _convolution(body: Body, node: Function) -> Expression:
 
 
 def _convolved(
-    body: Body, node: Function, kind: str, weight: Leaf, array: np.ndarray, options: dict[str, Any]
+    body: Body, node: Node, kind: str, weight: Leaf, array: np.ndarray, options: dict[str, Any]
 ) -> Expression:
     """A layer of this kind, with the bias that is added to it."""
     x = node.node_inputs[1]
@@ -92,7 +92,7 @@ def _convolved(
     return _on_samples(body, body.value(x), x, lambda samples: member(name, samples))
 
 
-def _transposed_convolution(body: Body, node: Function, weight: Leaf, array: np.ndarray) -> Expression:
+def _transposed_convolution(body: Body, node: Node, weight: Leaf, array: np.ndarray) -> Expression:
     """The sums of filters at all places: `before` and `after` cells of it are left out."""
     x, out, a = node.node_inputs[1], node.node_outputs[0].shape, node.node_attributes
     if not is_known((*x.shape, *out)):
@@ -120,7 +120,7 @@ def geometry(windows: Sequence[Window], lengths: Shape) -> dict[str, Any]:
     }
 
 
-def _on_samples(body: Body, x: Expression, v: Variable, call: Callable[[Expression], Expression]) -> Expression:
+def _on_samples(body: Body, x: Expression, v: Edge, call: Callable[[Expression], Expression]) -> Expression:
     """A layer of [samples, channels, ...] for any number of leading dimensions."""
     if body.lead(v) == 1:
         return call(x)
@@ -130,7 +130,7 @@ def _on_samples(body: Body, x: Expression, v: Variable, call: Callable[[Expressi
 
 
 @ports("Pooling")
-def _pooling(body: Body, node: Function) -> Expression:
+def _pooling(body: Body, node: Node) -> Expression:
     (x,), a = node.node_inputs, node.node_attributes
     sizes, largest = a["poolingWindowShape"], a["poolingType"] == 0
     rank, start = len(x.shape), body.lead(x)
@@ -150,7 +150,7 @@ def _pooling(body: Body, node: Function) -> Expression:
 
 
 @ports("BatchNormalization")
-def _batch_normalization(body: Body, node: Function) -> Expression:
+def _batch_normalization(body: Body, node: Node) -> Expression:
     x, *others = node.node_inputs
     leaves = [outside(v) for v in others[:4]]
     if not all(isinstance(v, Leaf) for v in leaves):

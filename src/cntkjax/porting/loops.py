@@ -10,8 +10,8 @@ import numpy as np
 from ..engine.plan.parts import resolve
 from ..formats.onnx.writing.cells import MatchedCell, match_recurrence
 from ..graph.axis import Axis
-from ..graph.function import Function
-from ..graph.variable import Leaf, Variable, outside, producer, value_of
+from ..graph.function import Node
+from ..graph.variable import Edge, Leaf, outside, producer, value_of
 from .graph import inside, is_cell, opened, operands
 from .table import inserted
 from .tree import Call, Expression, Layer, Step, refuse, several
@@ -23,13 +23,13 @@ _DELAYS = ("PastValue", "FutureValue")
 _LAYERS = {("LSTM", "Tanh"): "LSTM", ("RNN", "Tanh"): "RNN", ("RNN", "Relu"): "RNN"}  # by operation and activation
 
 
-def is_loop(body: Body, component: Sequence[Function]) -> bool:
+def is_loop(body: Body, component: Sequence[Node]) -> bool:
     """True for a strongly connected component with a cycle."""
     node = component[0]
     return len(component) > 1 or any(producer(body.resolve(v)) is node for v in operands(node))
 
 
-def recurrence(body: Body, component: Sequence[Function]) -> None:
+def recurrence(body: Body, component: Sequence[Node]) -> None:
     """Describe a loop. Blocks with delays, and cells that no layer of the target is, are opened first."""
     outputs = [v for n in component for v in n.node_outputs]
     blocks = [n for n in component if n.block_composite is not None]
@@ -47,7 +47,7 @@ def recurrence(body: Body, component: Sequence[Function]) -> None:
         _steps(body, component, used)
 
 
-def _used_outside(body: Body, component: Sequence[Function]) -> Iterator[Variable]:
+def _used_outside(body: Body, component: Sequence[Node]) -> Iterator[Edge]:
     """The outputs that something outside of the loop uses."""
     members = {*component, *(n for b in component if b.block_composite is not None for n in inside(b))}
     for node in component:
@@ -84,7 +84,7 @@ def _layer(body: Body, cell: MatchedCell) -> Expression:
 
 
 def layer_over(
-    body: Body, node: Function, name: str, x: Expression, reverse: bool, like: Variable,
+    body: Body, node: Node, name: str, x: Expression, reverse: bool, like: Edge,
     states: Sequence[Expression] = (),
 ) -> Expression:
     """A recurrent layer over sequences, from the last step to the first if `reverse`."""
@@ -100,12 +100,12 @@ def _reversed(body: Body, x: Expression, axis: Axis) -> Expression:
     return Call("reversed", (x, body.lengths(axis)))
 
 
-def _is_zero(v: Variable) -> bool:
+def _is_zero(v: Edge) -> bool:
     leaf = outside(v)
     return isinstance(leaf, Leaf) and not leaf.is_parameter and not np.any(value_of(leaf))
 
 
-def initial_state(body: Body, delay: Function, like: Expression) -> Expression:
+def initial_state(body: Body, delay: Node, like: Expression) -> Expression:
     """What a delay begins with, [batch, *shape]."""
     output, initial = delay.node_outputs[0], delay.node_inputs[1]
     if initial.sequence_axis is not None:
@@ -119,7 +119,7 @@ def initial_state(body: Body, delay: Function, like: Expression) -> Expression:
 
 
 # ---- steps
-def _steps(body: Body, component: Sequence[Function], used: Sequence[Variable]) -> None:
+def _steps(body: Body, component: Sequence[Node], used: Sequence[Edge]) -> None:
     axis = component[0].node_outputs[0].sequence_axis
     delays = [n for n in component if n.op_name in _DELAYS]
     if axis is None or len({n.op_name for n in delays}) != 1 or body.step_axis is not None:
@@ -157,7 +157,7 @@ def _steps(body: Body, component: Sequence[Function], used: Sequence[Variable]) 
         body.values[v] = body.assigned(_reversed(body, name, axis), delays[0]) if reverse else name
 
 
-def _sequences(body: Body, component: Sequence[Function], axis: Axis) -> list[Variable]:
+def _sequences(body: Body, component: Sequence[Node], axis: Axis) -> list[Edge]:
     """The variables along the axis that the loop reads and does not compute."""
     inner = {v for n in component for v in n.node_outputs}
     read = (body.resolve(v) for n in component for v in operands(n))

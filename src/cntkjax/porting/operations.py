@@ -7,14 +7,14 @@ from math import prod
 import numpy as np
 
 from ..graph.axis import ALL_STATIC, Axis
-from ..graph.function import Function
-from ..graph.variable import Leaf, Variable, outside, value_of
+from ..graph.function import Node
+from ..graph.variable import Edge, Leaf, outside, value_of
 from .table import aligned, inserted, ports, reshaped
 from .tree import Call, Expression, Layer, member, refuse
 from .walk import Body
 
 
-def _dtype(v: Variable) -> str:
+def _dtype(v: Edge) -> str:
     return np.dtype(v.dtype).name
 
 
@@ -24,13 +24,13 @@ def _one_hot(index: Expression, classes: int, axis: int, dtype: str) -> Call:
 
 
 @ports("OneHotOp")
-def _one_hot_row(body: Body, node: Function) -> Expression:
+def _one_hot_row(body: Body, node: Node) -> Expression:
     (x,), a = node.node_inputs, node.node_attributes
     return _one_hot(body.value(x), int(a["numClass"]), a["onehotAxis"].static_axis_index(), _dtype(x))
 
 
 @ports("Hardmax")
-def _hardmax(body: Body, node: Function) -> Expression:
+def _hardmax(body: Body, node: Node) -> Expression:
     (x,) = node.node_inputs
     axis: Axis = node.node_attributes.get("axis", ALL_STATIC)
     at = axis.static_axis_index() % len(x.shape) if axis.is_static_axis else 0
@@ -43,7 +43,7 @@ def _hardmax(body: Body, node: Function) -> Expression:
 
 
 @ports("Gather")
-def _gather(body: Body, node: Function) -> Expression:
+def _gather(body: Body, node: Node) -> Expression:
     reference, indices = node.node_inputs
     if body.lead(reference) and body.lead(indices):
         raise refuse(node, "a gather from what differs between samples, by computed indices, cannot be ported")
@@ -52,7 +52,7 @@ def _gather(body: Body, node: Function) -> Expression:
 
 
 @ports("TopK")
-def _top_k(body: Body, node: Function) -> list[Expression]:
+def _top_k(body: Body, node: Node) -> list[Expression]:
     (x,), a = node.node_inputs, node.node_attributes
     both = body.assigned(Call("top_k", (body.value(x),), {"count": int(a["numItems"])}), node)
     values, indices = (Call("item", (both,), {"index": i}) for i in range(2))
@@ -61,7 +61,7 @@ def _top_k(body: Body, node: Function) -> list[Expression]:
 
 # ---- parts and borders
 @ports("Pad")
-def _pad(body: Body, node: Function) -> Expression:
+def _pad(body: Body, node: Node) -> Expression:
     (x,), a = node.node_inputs, node.node_attributes
     widths = list(zip(a["paddingHead"], a["paddingFoot"], strict=True))[::-1]
     mode = int(a["paddingMode"])
@@ -77,7 +77,7 @@ def _pad(body: Body, node: Function) -> Expression:
 
 
 @ports("Crop")
-def _crop(body: Body, node: Function) -> Expression:
+def _crop(body: Body, node: Node) -> Expression:
     x, referent = node.node_inputs[:2]
     first = list(node.node_attributes.get("offset") or node.primitive.offset(node.node_inputs))[::-1]
     slices = [f"{begin}:{begin + n}" for begin, n in zip(first, referent.shape[-2:], strict=True)]
@@ -86,17 +86,17 @@ def _crop(body: Body, node: Function) -> Expression:
 
 # ---- in the shape of something
 @ports("ConstantOp")
-def _constant(body: Body, node: Function) -> Expression:
+def _constant(body: Body, node: Node) -> Expression:
     return Call("full_like", (body.value(node.node_inputs[0]),), {"value": float(node.node_attributes["fillValue"])})
 
 
 @ports("EyeLikeOp")
-def _eye(body: Body, node: Function) -> Expression:
+def _eye(body: Body, node: Node) -> Expression:
     return Call("eye_like", (body.value(node.node_inputs[0]),), {"dtype": _dtype(node.node_outputs[0])})
 
 
 @ports("TransposeTimes")
-def _transpose_times(body: Body, node: Function) -> Expression:
+def _transpose_times(body: Body, node: Node) -> Expression:
     """A product with the transpose of the second operand, a layer if that is a parameter."""
     x, y = node.node_inputs
     rank = int(node.node_attributes["outputRank"])
@@ -119,12 +119,12 @@ def _transpose_times(body: Body, node: Function) -> Expression:
 
 
 # ---- criteria
-def _flat(body: Body, v: Variable, lead: int, node: Function) -> Expression:
+def _flat(body: Body, v: Edge, lead: int, node: Node) -> Expression:
     flat = body.value(v) if len(v.shape) == 1 else reshaped(body.value(v), body.lead(v), (prod(v.shape),), node)
     return inserted(flat, [1] if 0 < body.lead(v) < lead else [])
 
 
-def _total(body: Body, value: Expression, like: Variable, rank: int) -> Expression:
+def _total(body: Body, value: Expression, like: Edge, rank: int) -> Expression:
     """The sum over all samples, [*lead] with `rank` more dimensions."""
     if like.sequence_axis is not None and body.lead(like) == 2:
         value = Call("masked", (value, body.lengths(like.sequence_axis)), {"value": 0.0})
@@ -132,7 +132,7 @@ def _total(body: Body, value: Expression, like: Variable, rank: int) -> Expressi
 
 
 @ports("ClassificationError")
-def _classification_error(body: Body, node: Function) -> Expression:
+def _classification_error(body: Body, node: Node) -> Expression:
     """The number of samples whose largest element is at another place than that of the label."""
     output, label, *rest = node.node_inputs
     if rest:
@@ -145,7 +145,7 @@ def _classification_error(body: Body, node: Function) -> Expression:
 
 
 @ports("Logistic")
-def _logistic(body: Body, node: Function) -> Expression:
+def _logistic(body: Body, node: Node) -> Expression:
     """The sum of -log(yp + (1 - y)(1 - p))."""
     if len(node.node_inputs) > 2:
         raise refuse(node, "a weighted logistic criterion cannot be ported")
@@ -159,7 +159,7 @@ def _logistic(body: Body, node: Function) -> Expression:
 
 
 @ports("CosDistance")
-def _cosine(body: Body, node: Function) -> Expression:
+def _cosine(body: Body, node: Node) -> Expression:
     x, y = aligned(body, node)
     lead = body.lead(node.node_outputs[0])
     axes = {"axis": tuple(range(lead, lead + len(node.node_inputs[0].shape))), "keepdims": False}

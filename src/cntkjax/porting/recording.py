@@ -10,7 +10,7 @@ import numpy as np
 from ..graph.axis import Axis
 from ..graph.function import nodes
 from ..graph.shape import is_known
-from ..graph.variable import Variable, outside
+from ..graph.variable import Edge, outside
 from ..ops.functions import Function
 from .source import Weights
 from .tree import PortError
@@ -44,9 +44,9 @@ def recorded_values(model: Function) -> Weights:
     return arrays | {f"output.{len(model.outputs) + i}": value for i, value in enumerate(created.values())}
 
 
-def _index_limits(model: Function) -> dict[Variable, int]:
+def _index_limits(model: Function) -> dict[Edge, int]:
     """The arguments that are indices, and what they have to stay below."""
-    limits: dict[Variable, int] = {}
+    limits: dict[Edge, int] = {}
     for node in nodes([model.root_function], into_blocks=True):
         if node.block_composite is None and node.primitive.index_operand is not None:
             classes = node.node_attributes.get("numClass")
@@ -56,13 +56,13 @@ def _index_limits(model: Function) -> dict[Variable, int]:
     return limits
 
 
-def _step_counts(model: Function) -> dict[Variable, int]:
+def _step_counts(model: Function) -> dict[Edge, int]:
     """The arguments that are lengths of sequences made of arrays, and the lengths of these."""
     made = (n for n in nodes([model.root_function], into_blocks=True) if n.op_name == "ToSequenceOp")
     return {outside(n.node_inputs[1]): n.node_inputs[0].shape[0] + 1 for n in made if len(n.node_inputs) > 1}
 
 
-def _samples(v: Variable, random: np.random.Generator, lengths: dict[Axis, list[int]], limit: int | None) -> Any:
+def _samples(v: Edge, random: np.random.Generator, lengths: dict[Axis, list[int]], limit: int | None) -> Any:
     """A batch, or a list of sequences."""
     if not is_known(v.shape):
         raise PortError(v, "an input of free size cannot be ported", "clone the model with an input of a fixed size")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..graph.function import Function
+from ..graph.function import Node
 from ..graph.shape import size
-from ..graph.variable import Leaf, Variable, outside, value_of
+from ..graph.variable import Edge, Leaf, outside, value_of
 from ..primitives.rnnstack import layers_of
 from .loops import initial_state, layer_over
 from .table import inserted, ports, reshaped
@@ -14,7 +14,7 @@ from .tree import Call, Expression, Layer, refuse
 from .walk import Body
 
 
-def _lengths(body: Body, node: Function, v: Variable) -> Expression:
+def _lengths(body: Body, node: Node, v: Edge) -> Expression:
     axis = v.sequence_axis
     if axis is None or axis == body.step_axis:
         raise refuse(node, f"{node.op_name} within a recurrent loop along the same axis cannot be ported")
@@ -23,7 +23,7 @@ def _lengths(body: Body, node: Function, v: Variable) -> Expression:
 
 # ---- steps
 @ports("PastValue", "FutureValue")
-def _delay(body: Body, node: Function) -> Expression:
+def _delay(body: Body, node: Node) -> Expression:
     x = body.value(node.node_inputs[0])
     lengths = _lengths(body, node, node.node_inputs[0])
     initial, steps = initial_state(body, node, x), int(node.node_attributes["offset"])
@@ -33,18 +33,18 @@ def _delay(body: Body, node: Function) -> Expression:
 
 
 @ports("Sequence::First")
-def _first(body: Body, node: Function) -> Expression:
+def _first(body: Body, node: Node) -> Expression:
     return Call("first", (body.value(node.node_inputs[0]),))
 
 
 @ports("Sequence::Last")
-def _last(body: Body, node: Function) -> Expression:
+def _last(body: Body, node: Node) -> Expression:
     (x,) = node.node_inputs
     return Call("last", (body.value(x), _lengths(body, node, x)))
 
 
 @ports("Sequence::Softmax")
-def _softmax(body: Body, node: Function) -> Expression:
+def _softmax(body: Body, node: Node) -> Expression:
     (x,) = node.node_inputs
     masked = Call("masked", (body.value(x), _lengths(body, node, x)), {"value": -np.inf})
     return Call("softmax", (masked,), {"axis": 1})
@@ -52,7 +52,7 @@ def _softmax(body: Body, node: Function) -> Expression:
 
 # ---- selected steps
 @ports("Where")
-def _where(body: Body, node: Function) -> Expression:
+def _where(body: Body, node: Node) -> Expression:
     """The numbers of the steps; with a new sequence axis also its lengths."""
     (condition,) = node.node_inputs
     flags = reshaped(body.value(condition), 2, (), node)
@@ -70,12 +70,12 @@ def _where(body: Body, node: Function) -> Expression:
 
 
 @ports("PackedIndex")
-def _packed_index(body: Body, node: Function) -> Expression:
+def _packed_index(body: Body, node: Node) -> Expression:
     return body.value(node.node_inputs[1])
 
 
 @ports("GatherPacked")
-def _gather_packed(body: Body, node: Function) -> Expression:
+def _gather_packed(body: Body, node: Node) -> Expression:
     x, index = node.node_inputs
     if body.lead(x) != 2:
         raise refuse(node, "a selection of steps of what has none cannot be ported")
@@ -83,7 +83,7 @@ def _gather_packed(body: Body, node: Function) -> Expression:
 
 
 @ports("Sequence::GridSlice")
-def _range(body: Body, node: Function) -> Expression:
+def _range(body: Body, node: Node) -> Expression:
     """The steps from one on, up to one counted from either end."""
     x = node.node_inputs[0]
     begin, end = int(node.node_attributes["begin"]), int(node.node_attributes["end"])
@@ -97,7 +97,7 @@ def _range(body: Body, node: Function) -> Expression:
 
 
 @ports("ScatterPacked")
-def _scatter_packed(body: Body, node: Function) -> Expression:
+def _scatter_packed(body: Body, node: Node) -> Expression:
     x, index, condition = node.node_inputs
     if body.lead(x) != 2 or index.sequence_axis is None:
         raise refuse(node, "a scatter of what has no steps cannot be ported")
@@ -108,7 +108,7 @@ def _scatter_packed(body: Body, node: Function) -> Expression:
 
 # ---- layouts
 @ports("ReconcileDynamicAxis")
-def _reconcile(body: Body, node: Function) -> Expression:
+def _reconcile(body: Body, node: Node) -> Expression:
     x, like = node.node_inputs
     value, lead = body.value(x), body.lead(like)
     if body.lead(x) == lead:
@@ -123,7 +123,7 @@ def _reconcile(body: Body, node: Function) -> Expression:
 
 
 @ports("UnpackSequenceOp")
-def _unpack(body: Body, node: Function) -> Expression | list[Expression]:
+def _unpack(body: Body, node: Node) -> Expression | list[Expression]:
     (x,), a = node.node_inputs, node.node_attributes
     lengths = _lengths(body, node, x)
     values = Call("masked", (body.value(x), lengths), {"value": float(a["sequenceUnpackPaddingValue"])})
@@ -134,7 +134,7 @@ def _unpack(body: Body, node: Function) -> Expression | list[Expression]:
 
 
 @ports("ToSequenceOp", "ToSequenceLikeOp")
-def _to_sequence(body: Body, node: Function) -> Expression:
+def _to_sequence(body: Body, node: Node) -> Expression:
     x, *others = node.node_inputs
     axis = node.node_outputs[0].sequence_axis
     assert axis is not None
@@ -154,7 +154,7 @@ _GATES = {"lstm": ("LSTM", 4, ""), "gru": ("GRU", 3, ""), "rnnTanh": ("RNN", 1, 
 
 
 @ports("OptimizedRNNStack")
-def _stack(body: Body, node: Function) -> Expression:
+def _stack(body: Body, node: Node) -> Expression:
     """A layer for each layer and direction; the gates are in the order of PyTorch."""
     (source, parameter), a = node.node_inputs, node.node_attributes
     weight = outside(parameter)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..graph.axis import ALL_AXES, ALL_STATIC, SEQUENCE
-from ..graph.function import Function
+from ..graph.function import Node
 from ..graph.shape import Shape
 from ..graph.variable import Leaf, outside
 from .tree import Call, Expression, Layer, member, refuse
@@ -20,7 +20,7 @@ from .tree import Call, Expression, Layer, member, refuse
 if TYPE_CHECKING:
     from .walk import Body
 
-Row = Callable[["Body", Function], Expression | list[Expression]]
+Row = Callable[["Body", Node], Expression | list[Expression]]
 PRIMITIVES: dict[str, Row] = {}
 
 _SAME = {"NoOp", "StopGradient", "Pass", "Combine"}
@@ -52,14 +52,14 @@ def ports(*names: str) -> Callable[[Row], Row]:
 
 
 # ---- layouts
-def reshaped(x: Expression, lead: int, shape: Shape, node: Function) -> Expression:
+def reshaped(x: Expression, lead: int, shape: Shape, node: Node) -> Expression:
     """x with samples of another shape."""
     if sum(d < 0 for d in shape) > 1:
         raise refuse(node, f"the shape {shape} has free dimensions")
     return Call("reshape", (x,), {"lead": lead, "shape": tuple(d if d >= 0 else -1 for d in shape)})
 
 
-def aligned(body: Body, node: Function) -> list[Expression]:
+def aligned(body: Body, node: Node) -> list[Expression]:
     """The operands of a node, with axes inserted so that they broadcast to its output as in NumPy."""
     out = node.node_outputs[0]
     result = []
@@ -78,54 +78,54 @@ def inserted(x: Expression, axes: Sequence[int]) -> Expression:
 
 # ---- element by element
 @ports(*_SAME)
-def _same(body: Body, node: Function) -> list[Expression]:
+def _same(body: Body, node: Node) -> list[Expression]:
     return [body.value(v) for v in node.node_inputs]
 
 
 @ports(*_UNARY)
-def _unary(body: Body, node: Function) -> Expression:
+def _unary(body: Body, node: Node) -> Expression:
     return Call(_UNARY[node.op_name], (body.value(node.node_inputs[0]),))
 
 
 @ports(*_BINARY)
-def _binary(body: Body, node: Function) -> Expression:
+def _binary(body: Body, node: Node) -> Expression:
     if node in body.graph.absorbed:
         return next(body.value(v) for v in node.node_inputs if not isinstance(outside(v), Leaf))
     return Call(_BINARY[node.op_name], tuple(aligned(body, node)))
 
 
 @ports(*_COMPARISONS)
-def _comparison(body: Body, node: Function) -> Expression:
+def _comparison(body: Body, node: Node) -> Expression:
     flags = Call(_COMPARISONS[node.op_name], tuple(aligned(body, node)))
     return Call("cast", (flags,), {"dtype": np.dtype(node.node_outputs[0].dtype).name})
 
 
 @ports("Cast")
-def _cast(body: Body, node: Function) -> Expression:
+def _cast(body: Body, node: Node) -> Expression:
     return Call("cast", (body.value(node.node_inputs[0]),), {"dtype": np.dtype(node.node_outputs[0].dtype).name})
 
 
 @ports("Select")
-def _select(body: Body, node: Function) -> Expression:
+def _select(body: Body, node: Node) -> Expression:
     flag, yes, no = aligned(body, node)
     return Call("where", (Call("not_equal", (flag, Call("scalar", (), {"value": 0.0}))), yes, no))
 
 
 @ports("Clip")
-def _clip(body: Body, node: Function) -> Expression:
+def _clip(body: Body, node: Node) -> Expression:
     x, low, high = aligned(body, node)
     return Call("minimum", (Call("maximum", (x, low)), high))
 
 
 @ports("Dropout")
-def _dropout(body: Body, node: Function) -> Expression:
+def _dropout(body: Body, node: Node) -> Expression:
     layer = Layer("Dropout", {"rate": float(node.node_attributes["dropoutRate"])}, {})
     return member(body.member_name(node.name or "dropout", layer), body.value(node.node_inputs[0]))
 
 
 # ---- along axes
 @ports("Softmax", "LogSoftmax")
-def _softmax(body: Body, node: Function) -> Expression:
+def _softmax(body: Body, node: Node) -> Expression:
     (x,) = node.node_inputs
     axis = node.node_attributes.get("axis", ALL_STATIC)
     op = {"Softmax": "softmax", "LogSoftmax": "log_softmax"}[node.op_name]
@@ -138,7 +138,7 @@ def _softmax(body: Body, node: Function) -> Expression:
 
 
 @ports("ReduceElements")
-def _reduce(body: Body, node: Function) -> Expression:
+def _reduce(body: Body, node: Node) -> Expression:
     (x,), a = node.node_inputs, node.node_attributes
     op = a["reductionOpName"]
     axes = [a["axis"]] if "axis" in a else list(a["axisVec"])
@@ -161,7 +161,7 @@ def _reduce(body: Body, node: Function) -> Expression:
 _NEUTRAL = {"Sum": 0.0, "Mean": 0.0, "Max": -inf, "Min": inf, "LogSum": -inf, "Prod": 1.0}
 
 
-def reduced_steps(body: Body, node: Function, op: str) -> Expression:
+def reduced_steps(body: Body, node: Node, op: str) -> Expression:
     """A reduction over the steps of each sequence."""
     (x,) = node.node_inputs
     if op not in _NEUTRAL or x.sequence_axis is None or x.sequence_axis == body.step_axis:
@@ -177,13 +177,13 @@ def reduced_steps(body: Body, node: Function, op: str) -> Expression:
 
 # ---- shapes
 @ports("Reshape", "Squeeze")
-def _reshape(body: Body, node: Function) -> Expression:
+def _reshape(body: Body, node: Node) -> Expression:
     (x,) = node.node_inputs
     return reshaped(body.value(x), body.lead(x), node.node_outputs[0].shape, node)
 
 
 @ports("TransposeAxes")
-def _transpose(body: Body, node: Function) -> Expression:
+def _transpose(body: Body, node: Node) -> Expression:
     (x,), a = node.node_inputs, node.node_attributes
     order = list(range(len(x.shape)))
     if "axisVec" in a:
@@ -196,7 +196,7 @@ def _transpose(body: Body, node: Function) -> Expression:
 
 
 @ports("Slice")
-def _slice(body: Body, node: Function) -> Expression:
+def _slice(body: Body, node: Node) -> Expression:
     (x,), a = node.node_inputs, node.node_attributes
     several = "axisVec" in a
     axes = a["axisVec"] if several else [a["axis"]]
@@ -212,7 +212,7 @@ def _slice(body: Body, node: Function) -> Expression:
 
 
 @ports("Splice")
-def _splice(body: Body, node: Function) -> Expression:
+def _splice(body: Body, node: Node) -> Expression:
     out = node.node_outputs[0]
     axis = node.node_attributes["axis"].static_axis_index() % len(out.shape)
     if any(body.lead(v) != body.lead(out) or _unlike(v.shape, out.shape, axis) for v in node.node_inputs):

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..graph.errors import explain
-from ..graph.function import Function
+from ..graph.function import Node
 
 
 class PortError(ValueError):
@@ -86,7 +86,7 @@ def several(values: Sequence[Expression]) -> Expression:
     return values[0] if len(values) == 1 else Call("tuple", tuple(values))
 
 
-def refuse(node: Function, reason: str = "") -> PortError:
+def refuse(node: Node, reason: str = "") -> PortError:
     """The error for a node that has no counterpart."""
     return PortError(node, reason or f"the operation {node.op_name} cannot be ported")
 

@@ -12,10 +12,10 @@ import numpy as np
 
 from ..engine.plan.components import strongly_connected_components
 from ..graph.axis import Axis
-from ..graph.function import Function
+from ..graph.function import Node
 from ..graph.names import numbered
 from ..graph.shape import Shape
-from ..graph.variable import Leaf, Variable, block_operand, outside, producer, value_of
+from ..graph.variable import Edge, Leaf, block_operand, outside, producer, value_of
 from .graph import Graph, operands
 from .loops import is_loop, recurrence
 from .table import PRIMITIVES
@@ -35,7 +35,7 @@ def identifier(text: str, default: str = "x") -> str:
     return f"{name}_" if name in _RESERVED else name
 
 
-def names_of(arguments: Sequence[Variable], taken: Iterable[str]) -> tuple[list[str], dict[Axis, str]]:
+def names_of(arguments: Sequence[Edge], taken: Iterable[str]) -> tuple[list[str], dict[Axis, str]]:
     """Names for the arguments of a model, and for the lengths along their sequence axes.
 
     `taken`: those of functions in the source.
@@ -51,7 +51,7 @@ def names_of(arguments: Sequence[Variable], taken: Iterable[str]) -> tuple[list[
     return names, {k: numbered(name, {*names, *taken}) for k, name in (single if len(axes) == 1 else axes).items()}
 
 
-def describe(model: Function, taken: Iterable[str] = ()) -> Module:
+def describe(model: Node, taken: Iterable[str] = ()) -> Module:
     """The module of a model; its arguments are those of the model, then the lengths of their sequences.
 
     `taken`: names of functions in the source. Along a sequence axis that the model creates, the lengths are results.
@@ -75,10 +75,10 @@ def describe(model: Function, taken: Iterable[str] = ()) -> Module:
 class Body:
     """What is being described, a module or a step inside of one, and the expressions of the variables in it."""
 
-    def __init__(self, module: Module, graph: Graph, block: Function | None = None) -> None:
+    def __init__(self, module: Module, graph: Graph, block: Node | None = None) -> None:
         self.module, self.graph, self.block = module, graph, block
         self.statements: list[Statement] = module.body
-        self.values: MutableMapping[Variable, Expression] = {}
+        self.values: MutableMapping[Edge, Expression] = {}
         self.axes: dict[Axis, Expression] = {}  # the lengths along sequence axes
         self.leaves: dict[Leaf, str] = {}
         self.layers: dict[str, str] = {}  # by the leaves and options
@@ -95,7 +95,7 @@ class Body:
         inner.axes, inner.leaves, inner.layers, inner.locals = self.axes, self.leaves, self.layers, self.locals
         return inner
 
-    def take(self, variables: Iterable[Variable], names: Sequence[str] = ()) -> None:
+    def take(self, variables: Iterable[Edge], names: Sequence[str] = ()) -> None:
         """Make these variables the arguments of the module."""
         for i, v in enumerate(variables):
             name = names[i] if names else self.local(v.name)
@@ -104,7 +104,7 @@ class Body:
             self.module.arguments.append(name)
 
     # ---- nodes
-    def compute(self, variables: Iterable[Variable]) -> None:
+    def compute(self, variables: Iterable[Edge]) -> None:
         """Describe what computes these variables."""
         roots = list(self._producers(variables))
         for component in strongly_connected_components(roots, lambda n: self._producers(operands(n))):
@@ -117,18 +117,18 @@ class Body:
             else:
                 self.open([component[0]], component[0].node_outputs)
 
-    def open(self, blocks: Iterable[Function], variables: Iterable[Variable]) -> None:
+    def open(self, blocks: Iterable[Node], variables: Iterable[Edge]) -> None:
         """Compute variables from what is inside of blocks."""
         self.graph.opened.update(blocks)
         self.compute(variables)
 
-    def _producers(self, variables: Iterable[Variable]) -> Iterator[Function]:
+    def _producers(self, variables: Iterable[Edge]) -> Iterator[Node]:
         for v in map(self.resolve, variables):
             node = producer(v)
             if node is not None and v not in self.values:
                 yield node
 
-    def resolve(self, variable: Variable) -> Variable:
+    def resolve(self, variable: Edge) -> Edge:
         """The variable that has an expression, now or when its node is described."""
         while variable not in self.values:
             owner = producer(variable)
@@ -140,7 +140,7 @@ class Body:
                 break
         return variable
 
-    def _primitive(self, node: Function) -> None:
+    def _primitive(self, node: Node) -> None:
         row = PRIMITIVES.get(node.op_name)
         if row is None:
             raise refuse(node)
@@ -148,7 +148,7 @@ class Body:
         for v, result in zip(node.node_outputs, results if isinstance(results, list) else [results], strict=True):
             self.values[v] = self.assigned(result, node)
 
-    def assigned(self, value: Expression, node: Function) -> Expression:
+    def assigned(self, value: Expression, node: Node) -> Expression:
         """The name of a local variable with this value; leaves, numbers and names stay as they are."""
         if isinstance(value, str) or (value.op in ("member", "scalar") and not value.operands):
             return value
@@ -163,7 +163,7 @@ class Body:
         self.locals.add(name)
         return name
 
-    def _submodule(self, block: Function) -> None:
+    def _submodule(self, block: Node) -> None:
         inside = block.block_composite
         assert inside is not None
         module = Module(identifier(block.op_name, "block"))
@@ -180,12 +180,12 @@ class Body:
             self.values[v] = result if len(block.node_outputs) == 1 else Call("item", (result,), {"index": i})
 
     # ---- for the rows of the table
-    def lead(self, variable: Variable) -> int:
+    def lead(self, variable: Edge) -> int:
         """The number of dimensions before those of a sample."""
         axes = outside(variable).dynamic_axes
         return len(axes) - (self.step_axis in axes)
 
-    def value(self, variable: Variable) -> Expression:
+    def value(self, variable: Edge) -> Expression:
         """The expression of a variable that has been computed, or of a leaf."""
         source = self.resolve(variable)
         if isinstance(source, Leaf):
@@ -221,7 +221,7 @@ class Body:
         self.module.members[name] = value
         return name
 
-    def layer(self, node: Function, leaves: Sequence[Leaf], layer: Layer) -> str:
+    def layer(self, node: Node, leaves: Sequence[Leaf], layer: Layer) -> str:
         """Add a layer with these weights, unless the module has it already; returns its name."""
         key = f"{layer.kind} {layer.options} {[v.uid for v in leaves]}"
         if key not in self.layers:
@@ -229,11 +229,11 @@ class Body:
             self.layers[key] = self.member_name(label, layer)
         return self.layers[key]
 
-    def bias_after(self, node: Function, shape: Shape) -> list[Leaf]:
+    def bias_after(self, node: Node, shape: Shape) -> list[Leaf]:
         """The leaf of this shape, if any, that the only use of a node adds to its output: the layer takes it over."""
         output = node.node_outputs[0]
         match self.graph.users[output]:
-            case [Function(op_name="Plus") as addition]:
+            case [Node(op_name="Plus") as addition]:
                 leaves = [v for v in map(outside, addition.node_inputs) if isinstance(v, Leaf)]
                 if len(leaves) == 1 and leaves[0].shape == shape:
                     self.graph.absorbed.add(addition)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ..graph.axis import Axis
 from ..graph.errors import AxisError, explain
-from ..graph.variable import Variable
+from ..graph.variable import Edge
 
 
-def position(op: str, axis: Axis, x: Variable, extra: int = 0) -> int:
+def position(op: str, axis: Axis, x: Edge, extra: int = 0) -> int:
     """The index of a static axis in the shape of `x`, from the front; with `extra` more axes after the last.
 
     Errors: AxisError for an axis that the shape does not have, or that is not static.
@@ -27,6 +27,6 @@ def position(op: str, axis: Axis, x: Variable, extra: int = 0) -> int:
     return index % rank
 
 
-def stored(op: str, axis: Axis, x: Variable, extra: int = 0) -> Axis:
+def stored(op: str, axis: Axis, x: Edge, extra: int = 0) -> Axis:
     """The axis counted from the end; axes that are not static are returned unchanged."""
     return Axis(position(op, axis, x, extra) - len(x.shape) - extra) if axis.is_static_axis else axis

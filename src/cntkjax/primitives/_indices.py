@@ -8,12 +8,12 @@ import numpy as np
 
 from ..graph.errors import ShapeError, explain
 from ..graph.shape import Shape, is_known
-from ..graph.variable import Variable
+from ..graph.variable import Edge
 
 LARGEST_INDEX = 2**31 - 1
 
 
-def check_size(op: str, shape: Shape, operand: Variable, what: str) -> None:
+def check_size(op: str, shape: Shape, operand: Edge, what: str) -> None:
     """Errors: ShapeError if int32 cannot number the elements of a shape; `what` says of what this is the shape."""
     if is_known(shape) and prod(shape) > LARGEST_INDEX + 1:
         raise ShapeError(explain(
@@ -22,7 +22,7 @@ def check_size(op: str, shape: Shape, operand: Variable, what: str) -> None:
         ))
 
 
-def check_results(op: str, shape: Shape, operand: Variable) -> None:
+def check_results(op: str, shape: Shape, operand: Edge) -> None:
     """Errors: ShapeError if an index into `shape` may not be exact in the operand's type, of which the result is."""
     check_size(op, shape, operand, "the reduced part of the operand")
     if operand.dtype is None or not is_known(shape):

@@ -9,8 +9,8 @@ from typing import TypeAlias
 import numpy as np
 
 from ..engine.plan.parts import resolve
-from ..graph.function import Function
-from ..graph.variable import Leaf, Variable, producer, value_of
+from ..graph.function import Node
+from ..graph.variable import Edge, Leaf, producer, value_of
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Bind:
 
 # A string is a name for a variable, the same one wherever it occurs; a number matches a constant of that value.
 Pattern: TypeAlias = str | float | Op | Bind
-Bindings: TypeAlias = dict[str, Variable]
+Bindings: TypeAlias = dict[str, Edge]
 
 
 def op(name: str, /, *operands: Pattern, **attributes: object) -> Op:
@@ -40,7 +40,7 @@ def op(name: str, /, *operands: Pattern, **attributes: object) -> Op:
     return Op(name, operands, attributes)
 
 
-def match_block(block: Function, pattern: Pattern) -> Bindings | None:
+def match_block(block: Node, pattern: Pattern) -> Bindings | None:
     """The variables bound to the names in a pattern; None unless the block, of one argument x, is exactly that."""
     assert block.block_composite is not None
     bindings: Bindings = {}
@@ -52,7 +52,7 @@ def match_block(block: Function, pattern: Pattern) -> Bindings | None:
     return bindings | {"x": arguments[0]}
 
 
-def matches(variable: Variable, pattern: Pattern, bindings: Bindings) -> bool:
+def matches(variable: Edge, pattern: Pattern, bindings: Bindings) -> bool:
     """True if a variable is computed as a pattern says; its names are added to the bindings."""
     variable = resolve(variable)
     if isinstance(pattern, str):
@@ -66,7 +66,7 @@ def matches(variable: Variable, pattern: Pattern, bindings: Bindings) -> bool:
     return bool((np.asarray(value_of(variable)) == pattern).all())  # with NumPy, also while a program is traced
 
 
-def _matches_op(variable: Variable, pattern: Op, bindings: Bindings) -> bool:
+def _matches_op(variable: Edge, pattern: Op, bindings: Bindings) -> bool:
     node = producer(variable)
     if node is None or variable is not node.node_outputs[0]:
         return False
@@ -82,7 +82,7 @@ def _matches_op(variable: Variable, pattern: Op, bindings: Bindings) -> bool:
     )
 
 
-def _match_all(variables: Sequence[Variable], patterns: Sequence[Pattern], bindings: Bindings) -> bool:
+def _match_all(variables: Sequence[Edge], patterns: Sequence[Pattern], bindings: Bindings) -> bool:
     if len(variables) != len(patterns):
         return False
     return all(matches(v, p, bindings) for v, p in zip(variables, patterns, strict=True))

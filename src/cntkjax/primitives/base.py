@@ -16,10 +16,10 @@ import numpy as np
 from .._typing import Array
 from ..engine.plan.padding import ANYTHING, PaddedOperand
 from ..graph.build import BLOCK, BlockPrimitive, Spec, make_node
-from ..graph.function import Function, copied_attributes
+from ..graph.function import Node, copied_attributes
 from ..graph.mersenne import MersenneTwister64
 from ..graph.shape import Shape, facing
-from ..graph.variable import Variable
+from ..graph.variable import Edge
 
 if TYPE_CHECKING:
     from ..engine.data.sparse import Sparse
@@ -137,7 +137,7 @@ class Primitive:
         """The primitive that computes with these attributes: itself, or a variant with another computation."""
         return self
 
-    def cache_key(self, node: Function) -> Hashable:
+    def cache_key(self, node: Node) -> Hashable:
         """What a compiled program depends on besides attributes and operands: each key has a program of its own."""
         return None
 
@@ -145,24 +145,24 @@ class Primitive:
         """The sizes of free dimensions in its last result, if no operand determines them; each has its own program."""
         return ()
 
-    def gathers_rows(self, node: Function) -> bool:
+    def gathers_rows(self, node: Node) -> bool:
         """True if a node contracts the last axis of its first operand with the first axis of the second one, so that
         sparse data read only some rows of the second."""
         return False
 
-    def looks_up_rows(self, node: Function) -> bool:
+    def looks_up_rows(self, node: Node) -> bool:
         """True if it does so with one vector for each sample."""
         return self.gathers_rows(node) and len(node.node_inputs[0].shape) == 1
 
-    def index_limit(self, node: Function) -> int | None:
+    def index_limit(self, node: Node) -> int | None:
         """The size of the axis in which the numbers of its `index_operand` have to be; None if it is not known."""
         return None
 
-    def index_bound(self, node: Function, output: Variable) -> int | None:
+    def index_bound(self, node: Node, output: Edge) -> int | None:
         """A number, if all elements of an output are indices from 0 to below it; otherwise None."""
         return None
 
-    def static_slice(self, node: Function) -> StaticSlice | None:
+    def static_slice(self, node: Node) -> StaticSlice | None:
         """The range that a node takes along one static axis; None if it computes anything else."""
         return None
 
@@ -170,7 +170,7 @@ class Primitive:
         """True if its output is computed as sparse samples."""
         return False
 
-    def step_condition(self, node: Function) -> Variable | None:
+    def step_condition(self, node: Node) -> Edge | None:
         """The condition that selects the steps of its first operand that a node uses; None if it may use all."""
         return None
 
@@ -197,7 +197,7 @@ class Primitive:
         """By how much one evaluation advances the offset of a node that draws random numbers."""
         return 1
 
-    def draws_on_host(self, node: Function) -> bool:
+    def draws_on_host(self, node: Node) -> bool:
         """True if `draw` draws the random numbers of a node, the same as CNTK's, before the program runs."""
         return False
 
@@ -225,7 +225,7 @@ class Primitive:
                 complete[name] = value
         return complete
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Outputs:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Outputs:
         """The shapes of the outputs; `Spec`s where type or axes are not merged from the operands.
 
         It may write attributes that depend on the operands, such as axes, which files count from the last.
@@ -233,7 +233,7 @@ class Primitive:
         """
         raise TypeError(f"{self.name} has no shape rule")
 
-    def copy(self, node: Function, inputs: Sequence[Variable]) -> Function:
+    def copy(self, node: Node, inputs: Sequence[Edge]) -> Node:
         """A node like this one with other operands."""
         return make_node(self, inputs, copied_attributes(node), node.name)
 

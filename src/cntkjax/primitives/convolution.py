@@ -17,7 +17,7 @@ from ..engine.xla.platform import lowering
 from ..graph.build import Spec
 from ..graph.errors import ShapeError, explain
 from ..graph.shape import INFERRED, Shape, is_unknown
-from ..graph.variable import Leaf, Variable, infer_shape
+from ..graph.variable import Edge, Leaf, infer_shape
 from ._window import Window, channels_last, per_axis, place, value_of
 from .base import Attrs, Bool, Primitive, ShapeOf, Size, primitive
 
@@ -38,11 +38,11 @@ class _Convolving(Primitive):
         "maxTempMemSizeInSamples": Size(0), "groups": Size(1), "sequential": Bool(False),
     }
 
-    def fail(self, inputs: Sequence[Variable], reason: str, fix: str = "") -> ShapeError:
+    def fail(self, inputs: Sequence[Edge], reason: str, fix: str = "") -> ShapeError:
         """The error for operands or options that do not fit."""
         return ShapeError(explain(f"{self.name}: {reason}", {"kernel": inputs[0], "operand": inputs[1]}, fix))
 
-    def expand_options(self, inputs: Sequence[Variable], attrs: Attrs, shape: Shape) -> int:
+    def expand_options(self, inputs: Sequence[Edge], attrs: Attrs, shape: Shape) -> int:
         """Infer the kernel's channels, and expand the options to each axis of an operand of this shape.
 
         Returns the number of the kernel's axes before those of the window: 0 (one filter) or 1. As in CNTK it may be 2
@@ -122,7 +122,7 @@ class Convolution(_Convolving):
     weight_operand = 0
     autocasts = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
         """[O, *positions]; infers the kernel's channels."""
         kernel, x = inputs
         if kernel.dynamic_axes:
@@ -131,7 +131,7 @@ class Convolution(_Convolving):
         shape = self._transposed_shape(inputs, attrs) if attrs["transpose"] else self._shape(inputs, attrs, leading)
         return Spec(shape, axes=x.dynamic_axes)
 
-    def _shape(self, inputs: Sequence[Variable], attrs: Attrs, leading: int) -> Shape:
+    def _shape(self, inputs: Sequence[Edge], attrs: Attrs, leading: int) -> Shape:
         kernel, x = inputs
         self._check_options(inputs, attrs, leading)
         windows = self._checked_windows(inputs, attrs, leading)
@@ -149,7 +149,7 @@ class Convolution(_Convolving):
             return (INFERRED, *(w.count for w in windows[1:]))
         return (filters * windows[0].count, *(w.count for w in windows[1:]))
 
-    def _check_options(self, inputs: Sequence[Variable], attrs: Attrs, leading: int) -> None:
+    def _check_options(self, inputs: Sequence[Edge], attrs: Attrs, leading: int) -> None:
         kernel, x = inputs
         groups = attrs["groups"]
         if INFERRED in kernel.shape[leading:]:
@@ -164,7 +164,7 @@ class Convolution(_Convolving):
                 "the kernel's shape has to be [filters, channels, *window]",
             )
 
-    def _checked_windows(self, inputs: Sequence[Variable], attrs: Attrs, leading: int) -> list[Window]:
+    def _checked_windows(self, inputs: Sequence[Edge], attrs: Attrs, leading: int) -> list[Window]:
         kernel, x = inputs
         windows = self.windows(attrs, kernel.shape[leading:], x.shape)
         options = zip(x.shape, windows, attrs["autoPadding"][::-1], attrs["sharing"][::-1], strict=True)
@@ -179,7 +179,7 @@ class Convolution(_Convolving):
                 raise self.fail(inputs, reason, "leave out sharing")
         return windows
 
-    def _transposed_shape(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+    def _transposed_shape(self, inputs: Sequence[Edge], attrs: Attrs) -> Shape:
         kernel, x = inputs
         filters = (1,) * (len(x.shape) + 1 - len(kernel.shape)) + kernel.shape
         if filters[0] != x.shape[0]:
@@ -318,7 +318,7 @@ class ConvolutionSequenceShape(_Convolving):
 
     packed = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
         """One number per sequence; as in the convolution itself, the step axis comes after the channels."""
         x = inputs[1]
         axes = tuple(a for a in x.dynamic_axes if not a.is_sequence_axis)

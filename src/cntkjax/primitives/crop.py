@@ -10,9 +10,9 @@ from jax import lax
 from ..engine.lower.values import Context, Traced
 from ..engine.plan.parts import resolve
 from ..graph.errors import ShapeError, explain
-from ..graph.function import Function
+from ..graph.function import Node
 from ..graph.shape import Shape
-from ..graph.variable import Variable, producer
+from ..graph.variable import Edge, producer
 from .base import Attrs, Primitive, Size, primitive
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ class Crop(Primitive):
     attributes = {"offset": Size(None).vector}
     packed = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Shape:
         """[*front, h, w]."""
         x, referent = inputs[:2]
         if min(len(x.shape), len(referent.shape)) < 2:
@@ -43,7 +43,7 @@ class Crop(Primitive):
             self._check(x.shape, referent.shape, attrs["offset"], inputs)
         return (*x.shape[:-2], *referent.shape[-2:])
 
-    def _check(self, whole: Shape, part: Shape, offset: Sequence[int], inputs: Sequence[Variable]) -> None:
+    def _check(self, whole: Shape, part: Shape, offset: Sequence[int], inputs: Sequence[Edge]) -> None:
         for axis, first in zip((-1, -2), offset, strict=True):
             if whole[axis] >= 0 and part[axis] >= 0 and not 0 <= first <= whole[axis] - part[axis]:
                 raise ShapeError(explain(
@@ -61,7 +61,7 @@ class Crop(Primitive):
             data = lax.slice_in_dim(data, first, first + part[axis], axis=data.ndim + axis)
         return Traced(data, x.axes)
 
-    def offset(self, inputs: Sequence[Variable]) -> list[int]:
+    def offset(self, inputs: Sequence[Edge]) -> list[int]:
         """The first column and row, from the alignment of the other operands."""
         x, referent, *ancestors = (resolve(v) for v in inputs)
         grids, other_grids = dict(_ancestors(x)), dict(_ancestors(referent))
@@ -84,9 +84,9 @@ class Crop(Primitive):
         return offset[::-1]
 
 
-def _ancestors(image: Variable) -> Iterator[tuple[Variable, Grid]]:
+def _ancestors(image: Edge) -> Iterator[tuple[Edge, Grid]]:
     """What an image is computed from by pixels or windows, nearest first, each with the grid of its pixels there."""
-    waiting: list[tuple[Variable, Grid]] = [(image, ((1.0, 0.0), (1.0, 0.0)))]
+    waiting: list[tuple[Edge, Grid]] = [(image, ((1.0, 0.0), (1.0, 0.0)))]
     visited = set()
     while waiting:
         variable, grid = waiting.pop(0)
@@ -107,7 +107,7 @@ def _ancestors(image: Variable) -> Iterator[tuple[Variable, Grid]]:
         waiting += [(resolve(v), grid) for v in operands if len(v.shape) >= 2]
 
 
-def _windows(node: Function) -> Grid | None:
+def _windows(node: Node) -> Grid | None:
     """The grid of the centers of a convolution's or pooling's windows in its operand; None for other operations."""
     attrs = node.node_attributes
     if node.primitive.name == "Convolution":

@@ -21,7 +21,7 @@ from ..engine.lower.values import Context, Traced
 from ..graph.build import Spec, merged_axes
 from ..graph.errors import AxisError, ShapeError, explain
 from ..graph.shape import Shape
-from ..graph.variable import Variable
+from ..graph.variable import Edge
 from .base import Attrs, Int, Primitive, Size, primitive
 
 BOUNDARY = 2  # the value in a frame where a label begins
@@ -36,7 +36,7 @@ class LabelsToGraph(Primitive):
 
     elementwise = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Shape:
         """The shape of the labels."""
         return inputs[0].shape
 
@@ -57,7 +57,7 @@ class ForwardBackward(Primitive):
     attributes = {"BlankTokenId": Size, "DelayConstraint": Int(-1)}
     packed = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
         """A scalar without dynamic axes."""
         graph, features = inputs
         operands = {"graph": graph, "features": features}

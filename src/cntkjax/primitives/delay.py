@@ -12,7 +12,7 @@ from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import Spec, merged_axes
 from ..graph.errors import AxisError, explain
 from ..graph.shape import UNKNOWN_SHAPE, broadcast, is_unknown
-from ..graph.variable import Variable
+from ..graph.variable import Edge
 from .base import Attrs, Primitive, Size, primitive
 from .elementwise import fill_inferred
 
@@ -31,7 +31,7 @@ class Delay(Primitive):
     infers_partially = True
     dtype_operands = slice(0, 1)  # a number as initial state is there before the type of the value is known
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
         """The shape of the operand, or of the initial state if that is larger."""
         x, initial = inputs
         if is_unknown(x.shape):

@@ -17,11 +17,11 @@ from .._typing import Array
 from ..engine.plan.padding import ANYTHING, FAR, PaddedOperand
 from ..graph.errors import ShapeError, explain
 from ..graph.shape import UNKNOWN_SHAPE, Shape, broadcast, is_unknown
-from ..graph.variable import Leaf, Variable, infer_shape
+from ..graph.variable import Edge, Leaf, infer_shape
 from .base import Attrs, Primitive, primitive
 
 
-def broadcast_shape(op: str, inputs: Sequence[Variable]) -> Shape:
+def broadcast_shape(op: str, inputs: Sequence[Edge]) -> Shape:
     """The common shape of operands; fills inferred dimensions of parameters and constants."""
     shape = broadcast([v.shape for v in inputs])
     if shape is None:
@@ -34,7 +34,7 @@ def broadcast_shape(op: str, inputs: Sequence[Variable]) -> Shape:
     return shape
 
 
-def fill_inferred(shape: Shape, inputs: Sequence[Variable]) -> None:
+def fill_inferred(shape: Shape, inputs: Sequence[Edge]) -> None:
     """Give parameters and constants among operands that broadcast to this shape the dimensions that they leave open."""
     for v in inputs:
         if isinstance(v, Leaf) and v.has_inferred:
@@ -48,7 +48,7 @@ class Elementwise(Primitive):
     elementwise = True
     infers_partially = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Shape:
         """The broadcast shape. An unknown operand, as in a loop, counts as no larger than one with dynamic axes.
 
         Parameters and constants of unknown shape take that of the other operands once it is known.

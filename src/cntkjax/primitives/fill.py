@@ -16,7 +16,7 @@ from ..graph.axis import Axis
 from ..graph.build import Spec
 from ..graph.errors import AxisError, ShapeError, explain
 from ..graph.shape import Shape, matches
-from ..graph.variable import Leaf, Variable
+from ..graph.variable import Edge, Leaf
 from ._axes import position
 from ._indices import check_size
 from .base import Attrs, AxisOf, Bool, Double, DTypeOf, Primitive, Size, primitive
@@ -29,7 +29,7 @@ class ConstantOp(Primitive):
     attributes = {"fillValue": Double(0.0)}
     elementwise = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Shape:
         """The shape of the operand."""
         return inputs[0].shape
 
@@ -49,7 +49,7 @@ class EyeLike(Primitive):
     attributes = {"OutputSparse": Bool(True)}
     packed = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Shape:
         """The shape of the operand."""
         (x,) = inputs
         if len(x.shape) + len(x.dynamic_axes) != 2 or x.sequence_axis is not None:
@@ -89,7 +89,7 @@ class OneHot(Primitive):
         """The value of the attribute."""
         return bool(attrs.get("oneHotOutputSparse"))
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Shape:
         """The shape with the new axis; the attribute then counts it from the end."""
         (x,) = inputs
         if attrs["numClass"] < 1:
@@ -127,7 +127,7 @@ class Cast(Primitive):
     infers_partially = True  # the type is known whatever the operand is
     rearranged_operands = slice(None)
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
         """The shape of the operand."""
         return Spec(inputs[0].shape, attrs["newDataType"])
 
@@ -147,7 +147,7 @@ class Assign(Primitive):
     packed = True
     assigns_operand = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Shape:
         """The shape of the operands."""
         ref, value = inputs
         operands = {"ref": ref, "input": value}

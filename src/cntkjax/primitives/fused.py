@@ -13,8 +13,8 @@ from ..engine.data.sparse import Sparse
 from ..engine.lower.values import Context, Traced
 from ..graph.axis import BATCH
 from ..graph.errors import AxisError, explain
-from ..graph.function import Function
-from ..graph.variable import Variable
+from ..graph.function import Node
+from ..graph.variable import Edge
 from ._maxima import padded, total
 from ._window import place
 from .base import Attrs, Primitive
@@ -121,7 +121,7 @@ class GridSlice(type(GatherPacked)):  # type: ignore[misc]
 
     name = "Sequence::GridSlice"
 
-    def step_condition(self, node: Function) -> Variable | None:
+    def step_condition(self, node: Node) -> Edge | None:
         """None: the steps are known, whatever the condition."""
         return None
 

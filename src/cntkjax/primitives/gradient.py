@@ -15,8 +15,8 @@ from ..engine.plan.parts import Loop, resolve
 from ..engine.plan.plan import Plan
 from ..engine.run.context import sum_over_samples
 from ..graph.errors import explain
-from ..graph.function import Function
-from ..graph.variable import Variable
+from ..graph.function import Node
+from ..graph.variable import Edge
 from .base import Attrs, Primitive, Spec, primitive
 
 
@@ -36,7 +36,7 @@ class Gradient(Primitive):
     packed = True
     recomputes_operands = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> list[Spec]:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> list[Spec]:
         """The shapes of the operands after the first."""
         return [Spec(v.shape, v.dtype, v.dynamic_axes, needs_gradient=inputs[0].needs_gradient) for v in inputs[1:]]
 
@@ -60,7 +60,7 @@ class Gradient(Primitive):
         return [Traced(_fill_padding(ctx, operands[v], gradients[v]), operands[v].axes) for v in wrt]
 
 
-def _check(ctx: Context, node: Function, plan: Plan, wrt: Sequence[Variable], env: dict[Variable, Traced]) -> None:
+def _check(ctx: Context, node: Node, plan: Plan, wrt: Sequence[Edge], env: dict[Edge, Traced]) -> None:
     looped = [v for part in plan.parts if isinstance(part, Loop) for v in wrt if v in part.all_outputs]
     sparse = [v for v in wrt if v in env and env[v].is_sparse]
     in_loop = node.node_outputs if ctx.step is not None else []

@@ -15,10 +15,10 @@ from ..engine.lower.values import Context, Traced, common_axes
 from ..engine.xla.versions import double_precision
 from ..graph.build import Spec, make_node, merged_axes
 from ..graph.errors import ShapeError, explain
-from ..graph.function import Function
+from ..graph.function import Node
 from ..graph.seed import next_seed
 from ..graph.shape import UNKNOWN_SHAPE, is_known, shape_text
-from ..graph.variable import Variable
+from ..graph.variable import Edge
 from .base import Attrs, Primitive
 
 _TRIAL = 7  # number of samples while shapes are inferred
@@ -58,15 +58,15 @@ class JaxCall(Primitive):
             fix="save the values of its parameters instead, and build the model anew",
         ))
 
-    def node(self, inputs: Sequence[Variable], name: str) -> Function:
+    def node(self, inputs: Sequence[Edge], name: str) -> Node:
         """A node that calls the function."""
         return make_node(self, inputs, {"rngSeed": next_seed(), "rngOffset": 0} if self.random else {}, name)
 
-    def cache_key(self, node: Function) -> Hashable:
+    def cache_key(self, node: Node) -> Hashable:
         """The primitive itself."""
         return self
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> list[Spec]:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> list[Spec]:
         """The shapes that the function returns, from a trace with some samples."""
         operands = inputs[self.leading :]
         axes = merged_axes(self.name, operands)

@@ -21,7 +21,7 @@ from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import Spec, merged_axes
 from ..graph.errors import AxisError, ShapeError, explain
 from ..graph.shape import broadcast
-from ..graph.variable import Variable
+from ..graph.variable import Edge
 from ._lattices import ScoreWeights, parse, units_of
 from .base import Attrs, Bool, Float, Primitive, String, primitive
 
@@ -50,7 +50,7 @@ class LatticeSequenceWithSoftmax(Primitive):
     packed = True
     calls_python = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
         """A scalar without dynamic axes."""
         label, prediction, likelihood, lattice = inputs
         operands = {"label": label, "predicted": prediction, "log likelihood": likelihood}

@@ -18,12 +18,12 @@ from ..engine.lower.values import Axes, Context, Traced
 from ..graph.build import Spec, merged_axes
 from ..graph.errors import ShapeError, explain
 from ..graph.shape import Shape, broadcast
-from ..graph.variable import Leaf, Variable, has_value, value_of
+from ..graph.variable import Edge, Leaf, has_value, value_of
 from .base import Attrs, Bool, Float, Primitive, Size, primitive
 from .elementwise import ELEMENTWISE
 
 
-def _same_shape(op: str, inputs: Sequence[Variable]) -> None:
+def _same_shape(op: str, inputs: Sequence[Edge]) -> None:
     if broadcast([v.shape for v in inputs]) is None:
         operands = {f"[{i}]": v for i, v in enumerate(inputs)}
         raise ShapeError(explain(
@@ -36,7 +36,7 @@ class WholeMinibatch(Primitive):
 
     packed = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
         """A scalar without dynamic axes."""
         merged_axes(self.name, inputs)
         _same_shape(self.name, inputs[:2])
@@ -71,7 +71,7 @@ class CosDistance(Primitive):
     Shapes: [*shape] twice -> scalar.
     """
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Shape:
         """A scalar per sample."""
         _same_shape(self.name, inputs)
         return ()
@@ -92,7 +92,7 @@ class CosDistanceWithNegativeSamples(Primitive):
 
     packed = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
         """[1 + n]; n has to be a constant."""
         _same_shape(self.name, inputs[:2])
         number = inputs[3]
@@ -127,7 +127,7 @@ class Logistic(WholeMinibatch):
     The gradient is that of the sum alone.
     """
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
         """A scalar without dynamic axes."""
         _same_shape(self.name, inputs)
         return super().outputs(inputs, attrs)
@@ -180,7 +180,7 @@ def _discounted(gain: Array, rank: Array) -> Array:
 class Ranking(WholeMinibatch):
     """A measure of ranking within groups (queries). Items of a group are in the order of decreasing gain."""
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
         """A scalar without dynamic axes."""
         merged_axes(self.name, inputs)
         if any(prod(v.shape) != 1 for v in inputs):
@@ -270,7 +270,7 @@ class EditDistanceError(WholeMinibatch):
         "SquashInputs": Bool(False), "TokensToIgnore": Size([]).vector,
     }
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
         """A scalar without dynamic axes; the operands may have different sequence axes, and then differ in length."""
         _same_shape(self.name, inputs)
         return Spec((), axes=())

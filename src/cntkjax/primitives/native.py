@@ -15,10 +15,10 @@ from .._typing import Array
 from ..engine.xla.versions import double_precision
 from ..graph.build import Spec, make_node
 from ..graph.errors import ShapeError, explain
-from ..graph.function import Function, copied_attributes
+from ..graph.function import Node, copied_attributes
 from ..graph.shape import FREE, INFERRED, UNKNOWN_SHAPE, Shape, is_unknown, shape_text
 from ..graph.uid import new_uid
-from ..graph.variable import Variable
+from ..graph.variable import Edge
 from .base import Attrs, DTypeOf, Primitive, Samples, ShapeOf, String, primitive
 
 # Sizes of free dimensions while shapes are inferred: output dimensions that differ between the two are free.
@@ -44,11 +44,11 @@ class Native(Primitive):
         """All attributes; they are keywords of the function."""
         return dict(attrs)
 
-    def cache_key(self, node: Function) -> Hashable:
+    def cache_key(self, node: Node) -> Hashable:
         """The primitive itself: functions of the same id may differ."""
         return self
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> list[Spec]:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> list[Spec]:
         """The shapes that the function returns."""
         if any(INFERRED in v.shape for v in inputs):
             raise ShapeError(explain(
@@ -64,7 +64,7 @@ class Native(Primitive):
             for s, t in zip(first, second, strict=True)
         ]
 
-    def _number_of_outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> int:
+    def _number_of_outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> int:
         """For operands of unknown shapes, as in a loop: the number for operands with a shape that is known."""
         known = next((v.shape for v in inputs if not is_unknown(v.shape)), (1,))
         try:
@@ -72,7 +72,7 @@ class Native(Primitive):
         except RuntimeError:
             return 1
 
-    def _shapes(self, inputs: Sequence[Variable], shapes: Sequence[Shape], attrs: Attrs, size: int) -> list[Any]:
+    def _shapes(self, inputs: Sequence[Edge], shapes: Sequence[Shape], attrs: Attrs, size: int) -> list[Any]:
         samples = [
             jax.ShapeDtypeStruct(tuple(size if d == FREE else d for d in shape), v.dtype or np.float32)
             for v, shape in zip(inputs, shapes, strict=True)
@@ -90,11 +90,11 @@ class Native(Primitive):
         """Call the function."""
         return self.function(*samples, **attrs)
 
-    def node(self, inputs: Sequence[Variable], attrs: Attrs, name: str, uid: str | None = None) -> Function:
+    def node(self, inputs: Sequence[Edge], attrs: Attrs, name: str, uid: str | None = None) -> Node:
         """A node that computes this operation."""
         return make_node(self, inputs, attrs, name, uid or new_uid("UserDefinedFunction"))
 
-    def copy(self, node: Function, inputs: Sequence[Variable]) -> Function:
+    def copy(self, node: Node, inputs: Sequence[Edge]) -> Node:
         """A node with other operands."""
         return self.node(inputs, copied_attributes(node), node.name)
 
@@ -161,7 +161,7 @@ class CustomProxyOp(Primitive):
     attributes = {"customOp": String, "newDataType": DTypeOf, "outputShape": ShapeOf}
     infers_partially = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
         """The shape and type in the attributes."""
         return Spec(attrs["outputShape"], attrs["newDataType"])
 

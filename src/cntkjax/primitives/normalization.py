@@ -18,7 +18,7 @@ from ..engine.xla.platform import lowering
 from ..graph.build import Spec
 from ..graph.errors import ShapeError, explain
 from ..graph.shape import INFERRED, is_known, size
-from ..graph.variable import Leaf, Variable, infer_shape
+from ..graph.variable import Edge, Leaf, infer_shape
 from ._window import channels_last, value_of
 from .base import Attrs, Bool, Double, Primitive, primitive
 
@@ -50,7 +50,7 @@ class BatchNormalization(Primitive):
     running_operands = slice(3, None)
     dtype_operands = slice(0, 1)  # half precision comes with float32 parameters
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
         """The shape of the operand; infers that of the parameters."""
         x, *parameters = inputs[:5]
         if attrs["blendTimeConstant"] < 0:

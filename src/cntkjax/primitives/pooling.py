@@ -19,7 +19,7 @@ from ..engine.xla.platform import lowering
 from ..graph.build import Spec
 from ..graph.errors import ShapeError, explain
 from ..graph.shape import FREE, Shape, is_unknown
-from ..graph.variable import Variable
+from ..graph.variable import Edge
 from ._maxima import first_of_largest, joint_maximum, maximum, padded, put, shifted, tap, total, untap
 from ._window import Window, channels_last, per_axis, place, value_of
 from .base import Attrs, Bool, Double, Primitive, ShapeOf, Size, primitive
@@ -61,7 +61,7 @@ def windows_of(attrs: Attrs, sizes: Shape, shape: Shape) -> list[Window]:
     return windows
 
 
-def _fail(op: str, reason: object, x: Variable) -> ShapeError:
+def _fail(op: str, reason: object, x: Edge) -> ShapeError:
     return ShapeError(explain(
         f"{op}: {reason}", {"operand": x},
         "give sizes of at least 1 that fit into the operand, or pad it with auto_padding=[True]"
@@ -85,7 +85,7 @@ class Pooling(Primitive):
     }
     packed = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Shape:
         """The positions of the window; fills in an unknown window."""
         (x,) = inputs
         if attrs["poolingType"] not in (MAX, AVERAGE):
@@ -212,7 +212,7 @@ class Unpooling(Primitive):
     }
     packed = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
         """The shape of the pooled operand."""
         x, pooled = inputs
         try:
@@ -322,7 +322,7 @@ class ROIPooling(Primitive):
 
     attributes = {"poolingType": Size(MAX), "roiOutputShape": ShapeOf, "spatialScale": Double(0.0625)}
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Shape:
         """A grid for each region."""
         x, rois = inputs
         if attrs["poolingType"] != MAX:

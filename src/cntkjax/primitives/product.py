@@ -15,9 +15,9 @@ from ..engine.plan.padding import ANYTHING, PaddedOperand
 from ..graph.axis import BATCH
 from ..graph.build import Spec, merged_axes
 from ..graph.errors import AxisError, ShapeError, explain
-from ..graph.function import Function
+from ..graph.function import Node
 from ..graph.shape import FREE, INFERRED, Shape, merge_dimension
-from ..graph.variable import Leaf, Variable, infer_shape
+from ..graph.variable import Edge, Leaf, infer_shape
 from .base import Attrs, Int, Primitive, Size, primitive
 
 REDUCE_SEQUENCE = -2  # as inferInputRankToMap: the products of all steps are summed
@@ -40,11 +40,11 @@ class Times(Primitive):
         """With the attribute that says so, the products of all steps of a sequence are summed."""
         return _over_sequence if attrs.get("inferInputRankToMap") == REDUCE_SEQUENCE else self
 
-    def gathers_rows(self, node: Function) -> bool:
+    def gathers_rows(self, node: Node) -> bool:
         """True if one axis is contracted."""
         return len(node.node_inputs[1].shape) == node.node_attributes["outputRank"] + 1
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape | Spec:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Shape | Spec:
         """[*map, *out]; fills inferred dimensions of a parameter on the right."""
         left, right = inputs
         inner = self._inner_dimensions(inputs, attrs)
@@ -55,7 +55,7 @@ class Times(Primitive):
             infer_shape(right, (*common, *out))
         return (*left.shape[:first], *out)
 
-    def _inner_dimensions(self, inputs: Sequence[Variable], attrs: Attrs) -> list[int]:
+    def _inner_dimensions(self, inputs: Sequence[Edge], attrs: Attrs) -> list[int]:
         """The dimensions of the right operand that are contracted."""
         left, right = inputs
         out_rank, to_map = attrs["outputRank"], attrs.get("inferInputRankToMap", -1)
@@ -79,7 +79,7 @@ class Times(Primitive):
             )
         return inner
 
-    def _common_dimensions(self, inputs: Sequence[Variable], left: Sequence[int], right: Sequence[int]) -> list[int]:
+    def _common_dimensions(self, inputs: Sequence[Edge], left: Sequence[int], right: Sequence[int]) -> list[int]:
         """The sizes of the contracted axes, known if either operand's is."""
         common = []
         for axis, (a, b) in enumerate(zip(left, right, strict=True)):
@@ -95,7 +95,7 @@ class Times(Primitive):
             common.append(dimension)
         return common
 
-    def _error(self, inputs: Sequence[Variable], what: str, fix: str = "") -> ShapeError:
+    def _error(self, inputs: Sequence[Edge], what: str, fix: str = "") -> ShapeError:
         return ShapeError(explain(
             f"{self.name}: {what}", {"left": inputs[0], "right": inputs[1]},
             fix or "declare the input with the size that the weights have, or let the weights take it from the input "
@@ -138,7 +138,7 @@ class _TimesOverSequence(type(Times)):  # type: ignore[misc]
 
     packed = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
         """[*map, *out] with the batch axis alone."""
         shape = super().outputs(inputs, attrs)
         merged_axes(self.name, inputs)
@@ -186,7 +186,7 @@ class TransposeTimes(Primitive):
     weight_operand = 1
     autocasts = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Shape:
         """[*map, *out]."""
         left, right = inputs
         rank = attrs["outputRank"]

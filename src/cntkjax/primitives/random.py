@@ -21,10 +21,10 @@ from ..engine.data.sparse import Sparse
 from ..engine.lower.values import Context, Traced
 from ..graph.build import Spec
 from ..graph.errors import ShapeError, explain
-from ..graph.function import Function
+from ..graph.function import Node
 from ..graph.mersenne import MersenneTwister64
 from ..graph.shape import Shape, is_known, shape_text, size
-from ..graph.variable import Leaf, Variable, has_value, value_of
+from ..graph.variable import Edge, Leaf, has_value, value_of
 from .base import Attrs, Bool, Double, DTypeOf, Primitive, ShapeOf, Size, String, primitive
 
 SEED = {"rngSeed": Size, "rngOffset": Size(0)}
@@ -59,7 +59,7 @@ class RandomDistribution(Primitive):
     }
     packed = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
         """The given shape, or that of the operand."""
         if inputs:
             return Spec(inputs[0].shape)
@@ -69,7 +69,7 @@ class RandomDistribution(Primitive):
             )
         return Spec(attrs["newShape"], attrs["newDataType"], axes=())
 
-    def draws_on_host(self, node: Function) -> bool:
+    def draws_on_host(self, node: Node) -> bool:
         """True if the shape is given."""
         return not node.node_inputs
 
@@ -108,7 +108,7 @@ class Dropout(Primitive):
     attributes = {"dropoutRate": Double, **SEED}
     packed = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Shape:
         """The shape of the operand."""
         return inputs[0].shape
 
@@ -134,11 +134,11 @@ class Sampling(Primitive):
 
     attributes = {"numSamples": Size, "allowDuplicates": Bool, **SEED}
 
-    def draws_on_host(self, node: Function) -> bool:
+    def draws_on_host(self, node: Node) -> bool:
         """True if the weights are constant."""
         return node.node_inputs[0].is_constant
 
-    def check(self, weights: Variable, attrs: Attrs) -> None:
+    def check(self, weights: Edge, attrs: Attrs) -> None:
         """Raise an error for weights or numbers that nothing can be drawn with."""
         n = int(np.prod(weights.shape))
         if attrs["numSamples"] < 1:
@@ -176,7 +176,7 @@ class RandomSample(Sampling):
         n, draw = attrs["numSamples"], _by_weight(self, attrs, weights, generator)
         return (draw(n), n) if attrs["allowDuplicates"] else _different(n, draw)
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Shape:
         """[numSamples, n]."""
         (weights,) = inputs
         self.check(weights, attrs)
@@ -244,12 +244,12 @@ class RandomSampleInclusionFrequency(Sampling):
     packed = True
     keeps_numbers = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Shape:
         """The shape of the weights."""
         self.check(inputs[0], attrs)
         return inputs[0].shape
 
-    def draws_on_host(self, node: Function) -> bool:
+    def draws_on_host(self, node: Node) -> bool:
         """True if the weights are constant and trials are needed."""
         return super().draws_on_host(node) and not node.node_attributes["allowDuplicates"]
 

@@ -23,9 +23,9 @@ from ..engine.xla.row_sums import prefers_matmul_sum
 from ..graph.axis import ALL_AXES, ALL_STATIC, BATCH, SEQUENCE, Axis
 from ..graph.build import Spec, merged_axes
 from ..graph.errors import AxisError, explain
-from ..graph.function import Function
+from ..graph.function import Node
 from ..graph.shape import Shape, is_known
-from ..graph.variable import Variable
+from ..graph.variable import Edge
 from ._axes import position, stored
 from ._indices import check_results
 from .base import Attrs, AxisOf, Bool, Primitive, String, primitive
@@ -248,7 +248,7 @@ class ReduceElements(Primitive):
             or (reduction == "Min" and value >= FAR)
         )
 
-    def index_bound(self, node: Function, output: Variable) -> int | None:
+    def index_bound(self, node: Node, output: Edge) -> int | None:
         """The number of elements that are compared, of the indices of the largest or smallest."""
         axes, shape = axes_of(node.node_attributes), node.node_inputs[0].shape
         if node.node_attributes["reductionOpName"] not in ("Argmax", "Argmin"):
@@ -259,7 +259,7 @@ class ReduceElements(Primitive):
             shape = tuple(shape[a.static_axis_index()] for a in axes)
         return prod(shape) if is_known(shape) else None
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
         """Without the reduced axes; the attributes then count axes from the last."""
         (x,) = inputs
         axes = [stored(self.name, axis, x) for axis in axes_of(attrs)]
@@ -284,7 +284,7 @@ class ReduceElements(Primitive):
             dynamic = (BATCH,)
         return Spec(shape, axes=dynamic)
 
-    def _check(self, axis: Axis, x: Variable, axes: list[Axis], reduction: str) -> None:
+    def _check(self, axis: Axis, x: Edge, axes: list[Axis], reduction: str) -> None:
         if reduction not in _REDUCTIONS:
             raise AxisError(explain(
                 f"{self.name} has no reduction {reduction!r}", {"operand": x}, f"give one of {', '.join(_REDUCTIONS)}"
@@ -393,11 +393,11 @@ class OverAllAxes(Primitive):
     attributes = {"axis": AxisOf(None)}
     packed = True
 
-    def cache_key(self, node: Function) -> bool:
+    def cache_key(self, node: Node) -> bool:
         """Whether there are samples."""
         return bool(node.node_outputs[0].dynamic_axes)
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Shape:
         """The shape of the operand."""
         (x,) = inputs
         if "axis" in attrs:

@@ -17,7 +17,7 @@ from ..graph.axis import BATCH, END_STATIC, Axis
 from ..graph.build import Spec
 from ..graph.errors import AxisError, ShapeError, explain
 from ..graph.shape import FREE, INFERRED, Shape, shape_text
-from ..graph.variable import Variable
+from ..graph.variable import Edge
 from ._axes import position, stored
 from .base import Attrs, AxisOf, Primitive, ShapeOf, primitive
 
@@ -42,7 +42,7 @@ class Reshape(Primitive):
         new = self.outputs([x.variable], dict(attrs))
         return x.padding if _around_steps(x.variable.shape) == _around_steps(new) else None
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Shape:
         """The shape with the new dimensions; the attributes then count positions from the end."""
         (x,) = inputs
         begin, end = (self._place(attrs[k], x) for k in ("beginAxis", "endAxis"))
@@ -56,7 +56,7 @@ class Reshape(Primitive):
         old = x.shape[rank - end : rank - begin]
         return (*x.shape[: rank - end], *self._replacement(x, old, new), *x.shape[rank - begin :])
 
-    def _place(self, axis: Axis, x: Variable) -> int:
+    def _place(self, axis: Axis, x: Edge) -> int:
         """The number of axes after the place that an attribute means."""
         rank = len(x.shape)
         if axis == END_STATIC:
@@ -70,7 +70,7 @@ class Reshape(Primitive):
             ))
         return place
 
-    def _replacement(self, x: Variable, old: Shape, new: Shape) -> Shape:
+    def _replacement(self, x: Edge, old: Shape, new: Shape) -> Shape:
         inferred = [i for i, d in enumerate(new) if d == INFERRED]
         if len(inferred) > 1:
             raise ShapeError(explain(
@@ -90,7 +90,7 @@ class Reshape(Primitive):
             raise self._mismatch(x, old, new)
         return new
 
-    def _mismatch(self, x: Variable, old: Shape, new: Shape) -> ShapeError:
+    def _mismatch(self, x: Edge, old: Shape, new: Shape) -> ShapeError:
         return ShapeError(explain(
             f"{self.name}: {shape_text(old)} has another number of elements than the new shape {shape_text(new)}",
             {"operand": x}, "give a shape with as many elements, or leave one dimension open (-1)",
@@ -126,7 +126,7 @@ class Squeeze(Primitive):
     attributes = {"axisVec": AxisOf(None).vector}
     rearranged_operands = slice(None)
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Shape:
         """The other axes."""
         (x,) = inputs
         dropped = {position(self.name, a, x) for a in attrs["axisVec"]} if "axisVec" in attrs else {
@@ -155,7 +155,7 @@ class TransposeAxes(Primitive):
     attributes = {"axis1": AxisOf(None), "axis2": AxisOf(None), "axisVec": AxisOf(None).vector}
     rearranged_operands = slice(None)
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Shape:
         """The dimensions in their new order; the attributes then count axes from the end."""
         (x,) = inputs
         for name in ("axis1", "axis2"):
@@ -191,7 +191,7 @@ class UnpackBatchAxis(Primitive):
     packed = True
     needs_exact_batch = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
         """[FREE, *shape]."""
         (x,) = inputs
         if x.sequence_axis is not None:
@@ -218,7 +218,7 @@ class ToBatchAxis(Primitive):
     needs_exact_batch = True
     makes_batch = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
         """[*shape]."""
         (x,) = inputs
         if x.dynamic_axes:

@@ -10,9 +10,9 @@ from ..engine.plan.indices import are_in_range
 from ..engine.plan.parts import resolve
 from ..engine.plan.rewrite import BLOCK_RULES, NODE_RULES, Rewrite, Rule
 from ..graph.axis import BATCH, SEQUENCE, Axis
-from ..graph.function import Function
+from ..graph.function import Node
 from ..graph.shape import is_unknown
-from ..graph.variable import Leaf, Variable, producer, value_of
+from ..graph.variable import Edge, Leaf, producer, value_of
 from ._patterns import Bind, Bindings, Op, Pattern, match_block, matches, op
 from .base import Attrs
 from .contraction import CONTRACTION, reduced_axes
@@ -25,7 +25,7 @@ from .select import GATHER_IN_RANGE
 
 
 # ---- quotients
-def quotient(node: Function) -> Rewrite | None:
+def quotient(node: Node) -> Rewrite | None:
     """A product with a reciprocal of its own size; one that is spread is better divided first and multiplied then."""
     for dividend, factor in (node.node_inputs, node.node_inputs[::-1]):
         reciprocal = producer(resolve(factor))
@@ -38,7 +38,7 @@ def quotient(node: Function) -> Rewrite | None:
 
 
 # ---- reductions
-def contraction(node: Function) -> Rewrite | None:
+def contraction(node: Node) -> Rewrite | None:
     """A sum of products over axes that both factors have, where one of them lacks another axis, as in attention."""
     attrs = node.node_attributes
     product = producer(resolve(node.node_inputs[0]))
@@ -58,7 +58,7 @@ def contraction(node: Function) -> Rewrite | None:
     return Rewrite(CONTRACTION, [a, _before_spreading(b, a)], attrs | {"rank": rank})
 
 
-def _before_spreading(factor: Variable, other: Variable) -> Variable:
+def _before_spreading(factor: Edge, other: Edge) -> Edge:
     """A factor before it was spread over the steps that the other one has in any case."""
     node = producer(resolve(factor))
     if node is None or node.op_name != "ReconcileDynamicAxis" or factor.dynamic_axes != other.dynamic_axes:
@@ -70,7 +70,7 @@ def _over_steps(reduction: str) -> Attrs:
     return {"reductionOpName": reduction, "axis": SEQUENCE, "reductionKeepDimensions": False}
 
 
-def sequence_reduction(block: Function) -> Rewrite | None:
+def sequence_reduction(block: Node) -> Rewrite | None:
     """Sequences unpacked with neutral padding, and reduced over the steps."""
     for reduction, padding in (("Sum", 0.0), ("Max", float("-inf"))):
         unpacked = op("UnpackSequenceOp", "x", sequenceUnpackPaddingValue=padding)
@@ -82,7 +82,7 @@ def sequence_reduction(block: Function) -> Rewrite | None:
 
 
 # ---- indices
-def gather_in_range(node: Function) -> Rewrite | None:
+def gather_in_range(node: Node) -> Rewrite | None:
     """A gather by indices that cannot be out of range, which needs no comparison with the size."""
     size = node.primitive.index_limit(node)
     if size is None or node.primitive is GATHER_IN_RANGE or not are_in_range(node.node_inputs[1], size):
@@ -91,7 +91,7 @@ def gather_in_range(node: Function) -> Rewrite | None:
 
 
 # ---- maxima
-def rectified_pooling(node: Function) -> Rewrite | None:
+def rectified_pooling(node: Node) -> Rewrite | None:
     """Max pooling of relu's values."""
     relu = producer(resolve(node.node_inputs[0]))
     if relu is None or relu.op_name != "ReLU" or node.node_attributes["poolingType"] != MAX:
@@ -111,7 +111,7 @@ _TOTAL = _reduced("Sum", op("Exp", _SHIFTED))
 def static_softmax(primitive: Any, pattern: Pattern) -> Rule:
     """The rule for a softmax along one static axis; its gradient needs no residual but the result."""
 
-    def rule(block: Function) -> Rewrite | None:
+    def rule(block: Node) -> Rewrite | None:
         bindings = match_block(block, pattern)
         if bindings is None:
             return None
@@ -121,7 +121,7 @@ def static_softmax(primitive: Any, pattern: Pattern) -> Rule:
     return rule
 
 
-def _attribute(v: Variable, name: str) -> Any:
+def _attribute(v: Edge, name: str) -> Any:
     """An attribute of the node that computes a variable."""
     node = producer(v)
     assert node is not None
@@ -138,7 +138,7 @@ _SEQUENCE_SOFTMAX = op(
 )
 
 
-def sequence_softmax(block: Function) -> Rewrite | None:
+def sequence_softmax(block: Node) -> Rewrite | None:
     """The softmax over the steps of sequences."""
     bindings = match_block(block, _SEQUENCE_SOFTMAX)
     return None if bindings is None else Rewrite(SEQUENCE_SOFTMAX, [bindings["x"]], {})
@@ -154,7 +154,7 @@ def _one_step(delay: str) -> Op:
     return op("GatherPacked", "x", op("PackedIndex", "x", where))
 
 
-def first_or_last(block: Function) -> Rewrite | None:
+def first_or_last(block: Node) -> Rewrite | None:
     """The last step of sequences, or the first; `grid_slice` handles other slices."""
     if (bindings := match_block(block, _one_step("FutureValue"))) is not None:
         return Rewrite(SEQUENCE_LAST, [bindings["x"]], {})
@@ -168,7 +168,7 @@ _UNTIL = (Bind("first", op("PastValue", _ZEROS, 1)), op("Minus", 1, Bind("last",
 _RANGES: tuple[Pattern, ...] = (_SINCE, *_UNTIL, *(op("ElementTimes", _SINCE, until) for until in _UNTIL))
 
 
-def grid_slice(gather: Function) -> Rewrite | None:
+def grid_slice(gather: Node) -> Rewrite | None:
     """The steps from a fixed one on, up to one counted from either end."""
     x, index = gather.node_inputs
     if index.sequence_axis is None or x.sequence_axis is None:
@@ -192,7 +192,7 @@ _BASE = op("Plus", "bias", _NEIGHBOURS)
 _NORMALIZED = op("ElementTimes", "x", op("Reciprocal", op("Exp", op("ElementTimes", "beta", op("Log", _BASE)))))
 
 
-def local_response_normalization(block: Function) -> Rewrite | None:
+def local_response_normalization(block: Node) -> Rewrite | None:
     """Of images, by a kernel with the same number everywhere."""
     bindings = match_block(block, _NORMALIZED)
     if bindings is None or len(bindings["x"].shape) != 3:

@@ -16,7 +16,7 @@ from ..engine.lower.values import Context, Traced
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.errors import AxisError, ShapeError, explain
 from ..graph.shape import Shape, is_known, size
-from ..graph.variable import Leaf, Variable, infer_shape
+from ..graph.variable import Edge, Leaf, infer_shape
 from .base import Attrs, Bool, Primitive, Size, String, primitive
 
 T = TypeVar("T", bound="AnyArray")
@@ -66,7 +66,7 @@ class OptimizedRNNStack(Primitive):
     }
     packed = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Shape:
         """One vector per step; infers the shape of the weights."""
         x, weights = inputs
         if x.dynamic_axes != UNKNOWN_AXES and x.sequence_axis is None:

@@ -12,9 +12,9 @@ from ..engine.lower.values import Context, Traced, common_axes
 from ..graph.axis import END_STATIC, NEW_LEADING, Axis
 from ..graph.build import Spec
 from ..graph.errors import AxisError, ShapeError, explain
-from ..graph.function import Function
+from ..graph.function import Node
 from ..graph.shape import FREE, INFERRED, Shape, broadcast
-from ..graph.variable import Variable
+from ..graph.variable import Edge
 from ._axes import position, stored
 from ._indices import check_results, check_size
 from .base import Attrs, AxisOf, Double, Int, Primitive, Size, StaticSlice, primitive
@@ -35,14 +35,14 @@ class Slice(Primitive):
         "sliceStridesVec": Int(None).vector,
     }
 
-    def static_slice(self, node: Function) -> StaticSlice | None:
+    def static_slice(self, node: Node) -> StaticSlice | None:
         """The range, if it is along one axis alone."""
         attrs = node.node_attributes
         if "axis" not in attrs:
             return None
         return StaticSlice(attrs["axis"].static_axis_index(), attrs["beginIndex"], attrs.get("sliceStrides", 1))
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Shape:
         """The sizes of the ranges; the attributes then count axes from the end."""
         (x,) = inputs
         several = "axisVec" in attrs
@@ -121,7 +121,7 @@ class Splice(Primitive):
     rearranged_operands = slice(None)
     stepwise = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Shape:
         """The sum of the sizes along the axis; the attribute then counts it from the end."""
         longest = max(inputs, key=lambda v: len(v.shape))
         rank = len(longest.shape)
@@ -179,7 +179,7 @@ class Pad(Primitive):
     }
     modes = ("constant", "reflect", "symmetric")
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Shape:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Shape:
         """The sizes and the borders."""
         (x,) = inputs
         widths, mode = self._widths(attrs), attrs["paddingMode"]
@@ -225,7 +225,7 @@ class Gather(Primitive):
     index_operand = 1
     attributes = {"axis": AxisOf(None)}  # only ever the first: another one is transposed to it
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
         """[*indices, *rest]."""
         reference, indices = inputs
         if not reference.shape:
@@ -236,7 +236,7 @@ class Gather(Primitive):
         check_size(self.name, reference.shape[:1], reference, "the first axis of the reference")
         return Spec((*indices.shape, *reference.shape[1:]), reference.dtype)
 
-    def index_limit(self, node: Function) -> int | None:
+    def index_limit(self, node: Node) -> int | None:
         """The number of slices."""
         size = node.node_inputs[0].shape[0]
         return size if size >= 0 else None
@@ -269,7 +269,7 @@ class TopK(Primitive):
     attributes = {"axis": AxisOf(Axis(-1)), "numItems": Size}
     number_of_outputs = 2
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> list[Spec]:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> list[Spec]:
         """[*front, k] twice."""
         (x,) = inputs
         attrs["axis"] = stored(self.name, attrs["axis"], x)
@@ -288,7 +288,7 @@ class TopK(Primitive):
         shape = (*x.shape[:-1], k)
         return [Spec(shape), Spec(shape, needs_gradient=False)]
 
-    def index_bound(self, node: Function, output: Variable) -> int | None:
+    def index_bound(self, node: Node, output: Edge) -> int | None:
         """The size of the axis, of the indices."""
         size = node.node_inputs[0].shape[-1]
         return size if output is node.node_outputs[1] and size >= 0 else None

@@ -25,13 +25,13 @@ from ..engine.plan.parts import resolve
 from ..graph.axis import BATCH, UNKNOWN_AXES, Axis
 from ..graph.build import Spec
 from ..graph.errors import AxisError, ShapeError, explain
-from ..graph.function import Function
+from ..graph.function import Node
 from ..graph.shape import FREE, UNKNOWN_SHAPE, Shape, is_unknown
-from ..graph.variable import Leaf, Variable, producer, value_of
+from ..graph.variable import Edge, Leaf, producer, value_of
 from .base import Attrs, AxisOf, Bool, Double, Int, Primitive, Size, String, primitive
 
 
-def _needs_sequence(op: str, label: str, x: Variable) -> Axis:
+def _needs_sequence(op: str, label: str, x: Edge) -> Axis:
     """The sequence axis of an operand."""
     axis = x.sequence_axis
     if axis is None or len(x.dynamic_axes) > 2:
@@ -41,11 +41,11 @@ def _needs_sequence(op: str, label: str, x: Variable) -> Axis:
     return axis
 
 
-def _axes_unknown(*operands: Variable) -> bool:
+def _axes_unknown(*operands: Edge) -> bool:
     return any(v.dynamic_axes == UNKNOWN_AXES for v in operands)
 
 
-def _shape_beside(x: Variable, *others: Variable) -> Shape:
+def _shape_beside(x: Edge, *others: Edge) -> Shape:
     """The shape of an operand; unknown as in CNTK while that of another operand is, even if it only gives its axes."""
     return UNKNOWN_SHAPE if any(is_unknown(v.shape) for v in others) else x.shape
 
@@ -91,7 +91,7 @@ class Where(Primitive):
     packed = True
     infers_partially = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
         """A scalar along an axis that is named after the condition, or after its axis and the change of length."""
         (condition,) = inputs
         if _axes_unknown(condition):
@@ -105,7 +105,7 @@ class Where(Primitive):
         attrs["newDynamicAxes"] = [BATCH] if axis is None else [axis, BATCH]
         return Spec((), axes=(BATCH,) if axis is None else (BATCH, axis))
 
-    def _axis(self, old: Axis, condition: Variable, attrs: Attrs) -> Axis | None:
+    def _axis(self, old: Axis, condition: Edge, attrs: Attrs) -> Axis | None:
         scale = attrs.get("newSequenceAxisLengthScalingFactor")
         add = attrs.get("newSequenceAxisLengthAdditiveFactor", 0)
         if scale is None:
@@ -122,7 +122,7 @@ class Where(Primitive):
             return old.with_lengths(resolve(condition).uid)
         return Axis(f"{old.name}_times_{scale}_{'plus' if add > 0 else 'minus'}_{abs(add)}")
 
-    def growth(self, node: Function) -> int:
+    def growth(self, node: Node) -> int:
         """How many times as long the new sequences can be."""
         scale = node.node_attributes.get("newSequenceAxisLengthScalingFactor", 1)
         value = _constant_of(node.node_inputs[0])
@@ -190,7 +190,7 @@ def _counted(layout: Layout, counts: Array) -> tuple[Array, Array]:
     return jnp.where(layout.position == 0, 0, jnp.roll(after, 1, axis=0)), after
 
 
-def _constant_of(variable: Variable) -> np.ndarray | None:
+def _constant_of(variable: Edge) -> np.ndarray | None:
     """The value that a variable has at all steps, if it is a constant spread over them."""
     variable = resolve(variable)
     while (node := producer(variable)) is not None and node.primitive is ReconcileDynamicAxis:
@@ -198,7 +198,7 @@ def _constant_of(variable: Variable) -> np.ndarray | None:
     return np.asarray(value_of(variable)) if isinstance(variable, Leaf) and variable.is_constant else None
 
 
-def _operand_of(operation: object, v: Variable, place: int) -> Variable | None:
+def _operand_of(operation: object, v: Edge, place: int) -> Edge | None:
     """An operand of the node that computes a variable, if that is such an operation."""
     owner = producer(resolve(v))
     return resolve(owner.node_inputs[place]) if owner is not None and owner.primitive is operation else None
@@ -211,11 +211,11 @@ class PackedIndex(Primitive):
     packed = True
     infers_partially = True
 
-    def step_condition(self, node: Function) -> Variable | None:
+    def step_condition(self, node: Node) -> Edge | None:
         """That of the steps, if `Where` computed them."""
         return _operand_of(Where, node.node_inputs[1], 0)
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
         """Like the steps."""
         source, steps = inputs
         return Spec(_shape_beside(steps, source), axes=steps.dynamic_axes, dtype=steps.dtype)
@@ -243,12 +243,12 @@ class GatherPacked(Primitive):
     packed = True
     infers_partially = True
 
-    def step_condition(self, node: Function) -> Variable | None:
+    def step_condition(self, node: Node) -> Edge | None:
         """That of the steps of the index, if `Where` computed them."""
         steps = _operand_of(PackedIndex, node.node_inputs[1], 1)
         return None if steps is None else _operand_of(Where, steps, 0)
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
         """The shape of the source, the axes of the index."""
         source, index = inputs
         return Spec(_shape_beside(source, index), axes=index.dynamic_axes, dtype=source.dtype)
@@ -268,7 +268,7 @@ class GatherPacked(Primitive):
         return Traced(jax.tree.map(lambda d: d[index.data], cells), index.axes)
 
 
-def _is_one_to_one(index: Variable) -> bool:
+def _is_one_to_one(index: Edge) -> bool:
     """True for the index of steps that a condition selects, each of which counts once."""
     packed = producer(resolve(index))
     where = producer(resolve(packed.node_inputs[1])) if packed is not None and packed.primitive is PackedIndex else None
@@ -312,7 +312,7 @@ class ScatterPacked(Primitive):
     infers_partially = True
     equal_lengths = "computed"
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
         """The shape of the source, the axes of the condition."""
         source, index, condition = inputs
         if source.sequence_axis is not None and index.dynamic_axes == (BATCH,):
@@ -359,7 +359,7 @@ class ReconcileDynamicAxis(Primitive):
         """That of the first operand."""
         return operands[0].padding
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
         """The shape of the first operand, the axes of the second."""
         x, like = inputs
         if not like.dynamic_axes:
@@ -399,7 +399,7 @@ class UnpackSequenceOp(Primitive):
         """As the attribute says, and 0 in the mask."""
         return attrs["sequenceUnpackPaddingValue"], 0.0
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> list[Spec]:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> list[Spec]:
         """A free axis before the shape."""
         (x,) = inputs
         n = 1 if attrs["sequenceUnpackSuppressMaskOutput"] else 2
@@ -426,7 +426,7 @@ class UnpackSequenceOp(Primitive):
         return [Traced(d, (BATCH,)) for d in outputs[: 1 if attrs["sequenceUnpackSuppressMaskOutput"] else 2]]
 
 
-def _without_steps(op: str, x: Variable) -> Shape:
+def _without_steps(op: str, x: Edge) -> Shape:
     """The shape of a step of an array whose first axis becomes a sequence axis."""
     if x.dynamic_axes != (BATCH,):
         raise AxisError(explain(
@@ -441,10 +441,10 @@ def _without_steps(op: str, x: Variable) -> Shape:
     return x.shape[1:]
 
 
-_first_lengths: WeakKeyDictionary[Variable, ref[Variable]] = WeakKeyDictionary()
+_first_lengths: WeakKeyDictionary[Edge, ref[Edge]] = WeakKeyDictionary()
 
 
-def _are_first_lengths(array: Variable, lengths: Variable) -> bool:
+def _are_first_lengths(array: Edge, lengths: Edge) -> bool:
     """Whether these are the lengths that an array was first made sequences with.
 
     Their axis has a name and nothing else, as in model files, so that inputs along it match it there as well.
@@ -468,7 +468,7 @@ class ToSequenceOp(Primitive):
     infers_partially = True
     packs_sequences = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
         """The shape without its first axis, along an axis named after the operand."""
         x = inputs[0]
         if is_unknown(x.shape) or _axes_unknown(x):
@@ -508,7 +508,7 @@ class ToSequenceLikeOp(Primitive):
     infers_partially = True
     packs_sequences = True
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> Spec:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
         """The shape without its first axis, the axes of the other operand."""
         x, like = inputs
         if is_unknown(x.shape) or _axes_unknown(x, like):

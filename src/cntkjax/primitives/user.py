@@ -20,9 +20,9 @@ from ..engine.plan.parts import resolve
 from ..engine.run.python_callbacks import OutputResized, call_once, callback
 from ..graph.build import Spec
 from ..graph.errors import BatchSizeError, ResultError, explain
-from ..graph.function import Function
+from ..graph.function import Node
 from ..graph.shape import FREE, Shape, filled, matches
-from ..graph.variable import Variable, producer
+from ..graph.variable import Edge, producer
 from .base import Attrs, Primitive
 
 _NUMBERS = itertools.count()
@@ -37,17 +37,17 @@ class PythonFunction(Protocol):
     """What is called of a user's function; `UserFunction` provides it."""
 
     @property
-    def node_inputs(self) -> Sequence[Variable]:
+    def node_inputs(self) -> Sequence[Edge]:
         """The operands."""
 
     @property
-    def node_outputs(self) -> Sequence[Variable]:
+    def node_outputs(self) -> Sequence[Edge]:
         """The outputs."""
 
     def output_specs(self) -> list[Spec]:
         """The shapes and axes of the outputs."""
 
-    def copied(self, inputs: Sequence[Variable], /) -> Function:
+    def copied(self, inputs: Sequence[Edge], /) -> Node:
         """The function with other operands."""
 
     def run_forward(self, operands: list[UserData], keep: bool, /) -> tuple[object, Sequence[UserData]]:
@@ -79,11 +79,11 @@ class UserDefined(Primitive):
         self.states: dict[int, object] = {}  # what forward saves for backward, by the number of the call
         self.samples: dict[int, Shape] = {}  # the last sample shapes, by the number of an output with free axes
 
-    def outputs(self, inputs: Sequence[Variable], attrs: Attrs) -> list[Spec]:
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> list[Spec]:
         """The shapes that the user declared."""
         return self.function.output_specs()
 
-    def cache_key(self, node: Function) -> Hashable:
+    def cache_key(self, node: Node) -> Hashable:
         """The primitive itself."""
         return self
 
@@ -91,7 +91,7 @@ class UserDefined(Primitive):
         """The last sample shapes of outputs with free axes."""
         return tuple(self.samples.items())
 
-    def copy(self, node: Function, inputs: Sequence[Variable]) -> Function:
+    def copy(self, node: Node, inputs: Sequence[Edge]) -> Node:
         """The user's function with other operands."""
         return self.function.copied(inputs)
 
@@ -233,9 +233,9 @@ def _are_empty(data: Sequence[UserData]) -> bool:
     return bool(data) and _have_no_sequences(data)
 
 
-def _needs_gradient(variable: Variable) -> bool:
+def _needs_gradient(variable: Edge) -> bool:
     """Whether a gradient flows to a variable; inside a block, whose arguments never need one, to its operands."""
-    visited: set[Variable] = set()
+    visited: set[Edge] = set()
     waiting = [resolve(variable)]
     while waiting:
         v = waiting.pop()
@@ -285,7 +285,7 @@ class _Format:
         return cls.concatenated(feed.num_samples, feed.lengths) if isinstance(feed, Ragged) else cls("static")
 
     @classmethod
-    def of_result(cls, variable: Variable, result: UserData) -> _Format:
+    def of_result(cls, variable: Edge, result: UserData) -> _Format:
         """The format of a user's result, outside of programs."""
         if not variable.dynamic_axes:
             return cls("static")
@@ -320,7 +320,7 @@ class _Format:
         return np.shape(sequences[0])[1:] if len(sequences) else None
 
     def pack(
-        self, result: UserData, where: Any, like: jax.ShapeDtypeStruct, variable: Variable, fill: bool = True
+        self, result: UserData, where: Any, like: jax.ShapeDtypeStruct, variable: Edge, fill: bool = True
     ) -> np.ndarray:
         """A user's result as an array of a program; padding is zero, or with `fill` the first sample.
 
@@ -331,7 +331,7 @@ class _Format:
             return self._pack(result, where, like, variable, fill)
 
     def _pack(
-        self, result: UserData, where: Any, like: jax.ShapeDtypeStruct, variable: Variable, fill: bool
+        self, result: UserData, where: Any, like: jax.ShapeDtypeStruct, variable: Edge, fill: bool
     ) -> np.ndarray:
         sample = like.shape[len(self.lead) :]
         if self.kind == "static":
@@ -347,7 +347,7 @@ class _Format:
         return data
 
     def _pack_sequences(
-        self, sequences: Sequence[np.ndarray], slices: list[Any], data: np.ndarray, variable: Variable, fill: bool
+        self, sequences: Sequence[np.ndarray], slices: list[Any], data: np.ndarray, variable: Edge, fill: bool
     ) -> np.ndarray:
         """Write the sequences into an array of a program; returns it."""
         sample = data.shape[len(self.lead) :]
@@ -368,14 +368,14 @@ class _Format:
         return data
 
 
-def _batch_size_error(variable: Variable, samples: int | list[int], expected: int | list[int]) -> BatchSizeError:
+def _batch_size_error(variable: Edge, samples: int | list[int], expected: int | list[int]) -> BatchSizeError:
     return BatchSizeError(
         f"a user function made {samples} samples for {variable!r}, where its operands have {expected}"
     )
 
 
 @contextmanager
-def _converting(result: object, variable: Variable) -> Iterator[None]:
+def _converting(result: object, variable: Edge) -> Iterator[None]:
     """Around conversions of a user's result. Errors: ResultError if NumPy cannot convert it to an array of numbers."""
     try:
         yield
@@ -389,7 +389,7 @@ def _converting(result: object, variable: Variable) -> Iterator[None]:
         )) from error
 
 
-def _from_feed(variable: Variable, feed: Feed) -> UserData:
+def _from_feed(variable: Edge, feed: Feed) -> UserData:
     """A copy of the data that are fed for a variable, for users."""
     data: Any = feed.data if isinstance(feed, Ragged) else feed
     if isinstance(feed, Ragged) and feed.is_sparse:
@@ -398,7 +398,7 @@ def _from_feed(variable: Variable, feed: Feed) -> UserData:
     return layout.unpack(np.array(data), layout.where)
 
 
-def _to_feed(variable: Variable, result: UserData, layout: _Format | None = None) -> Feed:
+def _to_feed(variable: Edge, result: UserData, layout: _Format | None = None) -> Feed:
     """A user's result for a variable as a feed: in this format, or with the number of samples in the result.
 
     Errors: as in `_Format.pack`.
@@ -430,7 +430,7 @@ def _sequences(result: UserData, rank: int) -> Sequence[np.ndarray]:
     return [result] if isinstance(result, np.ndarray) and result.ndim == rank + 1 else result  # type: ignore[return-value]
 
 
-def _checked(result: UserData, shape: Shape, dtype: DTypeLike, variable: Variable) -> np.ndarray:
+def _checked(result: UserData, shape: Shape, dtype: DTypeLike, variable: Edge) -> np.ndarray:
     array = np.asarray(result, dtype)
     if array.shape != shape:
         raise ResultError(explain(
@@ -441,7 +441,7 @@ def _checked(result: UserData, shape: Shape, dtype: DTypeLike, variable: Variabl
 
 
 def _guess_sample(
-    function: PythonFunction, output: Variable, formats: Sequence[_Format], data: Sequence[Array]
+    function: PythonFunction, output: Edge, formats: Sequence[_Format], data: Sequence[Array]
 ) -> Shape:
     """The shape of a sample, with free dimensions guessed from an operand of the same shape, or one that matches."""
     if FREE not in output.shape:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..eval.predictor import Predictor
 from ..graph.shape import is_known
-from ..graph.variable import Variable
+from ..graph.variable import Edge
 from ..ops.functions import Function
 from .tensors import BadRequest, Query, description
 
@@ -93,7 +93,7 @@ class Model:
         return True
 
 
-def _by_name(variables: Any) -> Mapping[str, Variable]:
+def _by_name(variables: Any) -> Mapping[str, Edge]:
     """Variables by name, or by uid where there is none, or several have the same."""
     names = [v.name for v in variables]
     return {v.name if v.name and names.count(v.name) == 1 else v.uid: v for v in variables}

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..graph.variable import Variable
+from ..graph.variable import Edge
 
 DATATYPES = {np.dtype(np.float16): "FP16", np.dtype(np.float32): "FP32", np.dtype(np.float64): "FP64"}
 
@@ -31,18 +31,18 @@ class Query(NamedTuple):
     binary: frozenset[str] | None  # None: all
 
 
-def dimensions(variable: Variable) -> list[int]:
+def dimensions(variable: Edge) -> list[int]:
     """The shape of a variable's tensor: batch, steps, and the axes of a sample; -1 where any size is accepted."""
     lead = [-1] * (0 if not variable.dynamic_axes else 1 if variable.sequence_axis is None else 2)
     return [*lead, *(max(n, -1) for n in variable.shape)]
 
 
-def description(name: str, variable: Variable) -> dict[str, Any]:
+def description(name: str, variable: Edge) -> dict[str, Any]:
     """What the metadata of a model say of an input or output."""
     return {"name": name, "datatype": DATATYPES[np.dtype(variable.dtype)], "shape": dimensions(variable)}
 
 
-def decoded(body: bytes, header_length: str | None, inputs: Mapping[str, Variable]) -> Query:
+def decoded(body: bytes, header_length: str | None, inputs: Mapping[str, Edge]) -> Query:
     """The request in a body whose first `header_length` bytes are JSON; without that, all are.
 
     Errors: BadRequest that says what is wrong with which input.
@@ -117,7 +117,7 @@ def _size(name: str, size: object, available: int) -> int:
     return size
 
 
-def _tensor(name: str, variable: Variable, item: Mapping[str, Any], raw: bytes | None) -> np.ndarray:
+def _tensor(name: str, variable: Edge, item: Mapping[str, Any], raw: bytes | None) -> np.ndarray:
     expected, shape, dtype = description(name, variable), item.get("shape"), np.dtype(variable.dtype)
     if item.get("datatype") != expected["datatype"]:
         raise BadRequest(f"input {name!r} is {expected['datatype']}, and the request has {item.get('datatype')!r}")
@@ -144,7 +144,7 @@ def _numbers(name: str, data: object, dtype: np.dtype[Any]) -> np.ndarray:
     return array.astype(dtype)
 
 
-def _fits(shape: Sequence[int], variable: Variable) -> bool:
+def _fits(shape: Sequence[int], variable: Edge) -> bool:
     expected = dimensions(variable)
     return len(shape) == len(expected) and all(e in (-1, n) for n, e in zip(shape, expected, strict=True))
 

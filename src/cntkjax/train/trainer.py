@@ -30,10 +30,9 @@ from ..graph.arguments import public
 from ..graph.build import edits
 from ..graph.cells import Cell, Changes
 from ..graph.errors import ArgumentError, explain
-from ..graph.function import Function as GraphFunction
+from ..graph.function import Node
 from ..graph.proxy import delegates_to, unwrap
-from ..graph.variable import Leaf
-from ..graph.variable import Variable as GraphVariable
+from ..graph.variable import Edge, Leaf
 from ..io import MinibatchData
 from ..learners import Learner, UserLearner
 from ..learners._user import HostLearner
@@ -156,7 +155,7 @@ class TrainerCore(EvaluatorCore):
         """
         with self.turn:
             requested = [] if outputs is None else as_list(outputs)
-            if not all(isinstance(v, (GraphVariable, GraphFunction)) for v in requested):
+            if not all(isinstance(v, (Edge, Node)) for v in requested):
                 data = dict_text(as_function(self._loss).arguments)
                 raise ArgumentError(explain(
                     f"outputs are functions and variables to evaluate, which {reprlib.repr(outputs)} is not",

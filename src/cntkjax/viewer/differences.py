@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..graph.function import Function
+from ..graph.function import Node
 from ..graph.names import paths_of
 from ..graph.shape import is_known, shape_text
-from ..graph.variable import Leaf, Variable, value_of
+from ..graph.variable import Edge, Leaf, value_of
 from .document import Json, attributes_of, document
 
 _GRAPH, _ATTRIBUTES, _VALUES = "graph", "attributes", "parameters and constants"
@@ -38,7 +38,7 @@ class Differences:
     lines: tuple[Line, ...]
     changed: dict[str, list[str]]
     added: frozenset[str]
-    model: Function
+    model: Node
 
     def __bool__(self) -> bool:
         """True if the models differ in anything."""
@@ -93,7 +93,7 @@ class Differences:
         return content
 
 
-def compare(first: Function, second: Function) -> Differences:
+def compare(first: Node, second: Node) -> Differences:
     """The differences of two models.
 
     Operations are matched in the order of computation, by kind and name. Their parameters are compared with those of
@@ -114,7 +114,7 @@ def compare(first: Function, second: Function) -> Differences:
     lines += [Line(_GRAPH, "", f"- input {text}") for text in inputs[0] if text not in inputs[1]]
     lines += [Line(_GRAPH, "", f"+ input {text}") for text in inputs[1] if text not in inputs[0]]
     changed: dict[str, list[str]] = {}
-    compared: set[tuple[Variable, Variable]] = set()
+    compared: set[tuple[Edge, Edge]] = set()
     for one, other in pairs:
         texts = list(_attribute_lines(one, other))
         place = paths[1][other]
@@ -130,16 +130,16 @@ def compare(first: Function, second: Function) -> Differences:
 
 
 def _aligned(
-    paths_a: Mapping[Function, str], paths_b: Mapping[Function, str]
-) -> tuple[list[Line], list[tuple[Function, Function]], list[Function]]:
+    paths_a: Mapping[Node, str], paths_b: Mapping[Node, str]
+) -> tuple[list[Line], list[tuple[Node, Node]], list[Node]]:
     """Lines about operations that one model lacks, pairs of counterparts, and operations that the first lacks.
 
     The arguments are the operations of the models, in order, with the blocks in which they lie.
     """
     a, b = list(paths_a), list(paths_b)
     lines: list[Line] = []
-    pairs: list[tuple[Function, Function]] = []
-    added: list[Function] = []
+    pairs: list[tuple[Node, Node]] = []
+    added: list[Node] = []
     matcher = SequenceMatcher(None, [(n.op_name, n.name) for n in a], [(n.op_name, n.name) for n in b], autojunk=False)
     for tag, a0, a1, b0, b1 in matcher.get_opcodes():
         if tag == "equal" or (
@@ -153,15 +153,15 @@ def _aligned(
     return lines, pairs, added
 
 
-def _title(node: Function) -> str:
+def _title(node: Node) -> str:
     return f"{node.op_name} '{node.name}'" if node.name else node.op_name
 
 
-def _signature(arguments: Sequence[Variable]) -> list[str]:
+def _signature(arguments: Sequence[Edge]) -> list[str]:
     return [f"{v.name or 'unnamed'} {shape_text(v.shape)}{' sparse' if v.is_sparse else ''}" for v in arguments]
 
 
-def _attribute_lines(a: Function, b: Function) -> Iterator[str]:
+def _attribute_lines(a: Node, b: Node) -> Iterator[str]:
     if a.name != b.name:
         yield f"name '{a.name}' and '{b.name}'"
     one, other = attributes_of(a), attributes_of(b)
@@ -170,7 +170,7 @@ def _attribute_lines(a: Function, b: Function) -> Iterator[str]:
             yield f"{name} {one.get(name, 'missing')} and {other.get(name, 'missing')}"
 
 
-def _leaf_pairs(a: Function, b: Function) -> Iterator[tuple[Leaf, Leaf]]:
+def _leaf_pairs(a: Node, b: Node) -> Iterator[tuple[Leaf, Leaf]]:
     if a.is_block:  # its parameters are compared where operations inside use them
         return
     for one, other in zip(a.node_inputs, b.node_inputs, strict=False):
@@ -178,7 +178,7 @@ def _leaf_pairs(a: Function, b: Function) -> Iterator[tuple[Leaf, Leaf]]:
             yield one, other
 
 
-def _value_line(a: Leaf, b: Leaf, node: Function) -> str:
+def _value_line(a: Leaf, b: Leaf, node: Node) -> str:
     """How the values of two parameters differ; '' if they are equal or not known yet."""
     where = f"{b.name or ('Parameter' if b.is_parameter else 'Constant')} in {_title(node)}"
     if a.shape != b.shape:

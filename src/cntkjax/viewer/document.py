@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..graph.axis import UNKNOWN_AXES, Axis, axes_text
-from ..graph.function import CUSTOM, Function
+from ..graph.function import CUSTOM, Node
 from ..graph.names import parents_of
 from ..graph.shape import is_known, shape_text
-from ..graph.variable import Leaf, Variable, block_operand, kind_of, producer, value_of
+from ..graph.variable import Edge, Leaf, block_operand, kind_of, producer, value_of
 
 Json: TypeAlias = dict[str, Any]
 
@@ -20,7 +20,7 @@ FIRST_VALUES = 16
 _LONGEST_TEXT = 400  # characters of an attribute that are shown
 
 
-def document(model: Function, title: str = "") -> Json:
+def document(model: Node, title: str = "") -> Json:
     """Nodes, edges and values of a model.
 
     A node lies in the block that its ``parent`` names. Edges join operations and inputs at the deepest level; a page
@@ -47,7 +47,7 @@ def document(model: Function, title: str = "") -> Json:
     }
 
 
-def _operand(variable: Variable) -> Variable:
+def _operand(variable: Edge) -> Edge:
     """The variable that is computed: the output of an operation or a leaf, never that of a block or its argument."""
     while True:
         owner, operand = producer(variable), block_operand(variable)
@@ -59,19 +59,19 @@ def _operand(variable: Variable) -> Variable:
             return variable
 
 
-def _inputs(all_nodes: Iterable[Function], model: Function) -> list[Variable]:
+def _inputs(all_nodes: Iterable[Node], model: Node) -> list[Edge]:
     """Inputs and placeholders, those of the model's signature first."""
     operands = [_operand(v) for node in all_nodes if not node.is_block for v in node.node_inputs]
     ordered = dict.fromkeys([*map(_operand, model.arguments), *operands, *map(_operand, model.outputs)])
     return [v for v in ordered if producer(v) is None and not isinstance(v, Leaf)]
 
 
-def _edges(node: Function, ids: dict[Function, str], inputs: dict[Variable, str]) -> Iterator[Json | None]:
+def _edges(node: Node, ids: dict[Node, str], inputs: dict[Edge, str]) -> Iterator[Json | None]:
     for operand in node.node_inputs:
         yield _edge(operand, ids[node], ids, inputs)
 
 
-def _edge(operand: Variable, target: str, ids: dict[Function, str], inputs: dict[Variable, str]) -> Json | None:
+def _edge(operand: Edge, target: str, ids: dict[Node, str], inputs: dict[Edge, str]) -> Json | None:
     variable = _operand(operand)
     owner = producer(variable)
     if owner is None and variable not in inputs:
@@ -80,7 +80,7 @@ def _edge(operand: Variable, target: str, ids: dict[Function, str], inputs: dict
     return {"from": source, "to": target, "label": _axes_and_shape(variable), "name": variable.name or variable.uid}
 
 
-def _node(node: Function, ids: dict[Function, str], parent: Function | None) -> Json:
+def _node(node: Node, ids: dict[Node, str], parent: Node | None) -> Json:
     return {
         "id": ids[node], "kind": "block" if node.is_block else "operation", "op": node.op_name, "name": node.name,
         "uid": node.uid, "parent": None if parent is None else ids[parent],
@@ -91,7 +91,7 @@ def _node(node: Function, ids: dict[Function, str], parent: Function | None) -> 
     }
 
 
-def _input(variable: Variable, identifier: str) -> Json:
+def _input(variable: Edge, identifier: str) -> Json:
     kind = kind_of(variable).name.lower()
     return {
         "id": identifier, "kind": kind, "op": kind, "name": variable.name, "uid": variable.uid, "parent": None,
@@ -99,18 +99,18 @@ def _input(variable: Variable, identifier: str) -> Json:
     }
 
 
-def attributes_of(node: Function) -> dict[str, Any]:
+def attributes_of(node: Node) -> dict[str, Any]:
     """The attributes of a node, and those that the user has set."""
     own = {name: value for name, value in node.node_attributes.items() if name != CUSTOM}
     return own | node.node_attributes.get(CUSTOM, {})
 
 
-def _type(variable: Variable) -> Json:
+def _type(variable: Edge) -> Json:
     dtype = variable.dtype
     return {"shape": _axes_and_shape(variable), "dtype": np.dtype(dtype).name if dtype is not None else "unknown"}
 
 
-def _axes_and_shape(variable: Variable) -> str:
+def _axes_and_shape(variable: Edge) -> str:
     axes = variable.dynamic_axes
     return f"{axes_text(axes) if axes and axes != UNKNOWN_AXES else ''} {shape_text(variable.shape)}".strip()
 

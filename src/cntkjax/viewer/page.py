@@ -16,7 +16,7 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
-from ..graph.function import Function
+from ..graph.function import Node
 from .document import Json, document
 
 _PAGE = """<!doctype html>
@@ -83,7 +83,7 @@ class View:
         )
 
 
-def view(model: Function, filename: str | os.PathLike[str] | None = None) -> View:
+def view(model: Node, filename: str | os.PathLike[str] | None = None) -> View:
     """An interactive page of a model: its graph with blocks that unfold, search, attributes and parameters.
 
     CNTK has no such function. `cntkjax view MODEL` does the same for a model file.

@@ -16,7 +16,7 @@ from cntkjax.formats.onnx.writing import model as _writing_model  # noqa: F401  
 from cntkjax.formats.onnx.writing import table as writing
 from cntkjax.formats.onnx.writing.graph import ExportError, GraphWriter
 from cntkjax.graph.build import apply
-from cntkjax.graph.function import Function
+from cntkjax.graph.function import Node
 from cntkjax.primitives.base import BY_ID, BY_NAME, Attrs, Primitive, primitive
 from cntkjax.primitives.elementwise import Elementwise
 
@@ -53,7 +53,7 @@ def test_without_a_row_the_error_names_the_operation(shrink: Primitive, tmp_path
 
 def test_a_row_for_each_direction_is_all_it_takes(shrink: Primitive, tmp_path: Path) -> None:
     @writing.writes("ShrinkForTest")
-    def _write(w: GraphWriter, node: Function, x: str) -> str:
+    def _write(w: GraphWriter, node: Node, x: str) -> str:
         return w.node("Shrink", [x])
 
     @reading.reads("Shrink")

@@ -7,7 +7,7 @@ from typing import Any
 
 from ... import ops
 from ..._typing import ShapeLike
-from ...graph.variable import Variable as GraphVariable
+from ...graph.variable import Edge
 from ...initializer import glorot_uniform
 from ...misc import convert
 from ...ops.functions import Function
@@ -93,7 +93,7 @@ def _binary(convolution: Function) -> Function:
     )
 
 
-def _convolution(kernel: Value, x: GraphVariable | Function, op_name: str, **options: Any) -> Function:
+def _convolution(kernel: Value, x: Edge | Function, op_name: str, **options: Any) -> Function:
     argument = ops.placeholder(x.shape, x.dynamic_axes)
     convolution = ops.convolution(CustomMultibit(kernel, 1), CustomMultibit(argument, 1), **options)
     return ops.as_block(convolution, [(argument, x)], op_name)

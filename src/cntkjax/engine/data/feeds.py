@@ -12,7 +12,7 @@ import numpy as np
 from ..._typing import AnyArray, Shape
 from ...graph.errors import IndexRangeError, ShapeError, explain
 from ...graph.shape import FREE, INFERRED, filled, is_known, matches, shape_text
-from ...graph.variable import Variable
+from ...graph.variable import Edge
 from .ragged import Ragged, SparseRows, check_sparse_indices
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def to_ragged(variable: Variable, data: object) -> Ragged | np.ndarray:
+def to_ragged(variable: Edge, data: object) -> Ragged | np.ndarray:
     """The data fed for a variable, checked against its declaration; a bare array for one without dynamic axes.
 
     Shapes: with the batch axis [samples, *shape] or one sample [*shape]; with a sequence axis a list of sequences
@@ -54,7 +54,7 @@ def with_start_flags(arguments: T) -> T | dict[Any, object]:
     return {v: d if flags is None or hasattr(d, "ragged") else (d, flags) for v, d in data.items()}
 
 
-def _without_views(variable: Variable, data: object) -> object:
+def _without_views(variable: Edge, data: object) -> object:
     """Array views replaced by the arrays that they hold; a sparse one of several sequences has a row for each."""
     if isinstance(data, list) and data and hasattr(data[0], "held"):
         return [view.held for view in data]
@@ -72,7 +72,7 @@ def _are_flags(data: object) -> bool:
     return all(isinstance(flag, (bool, np.bool_)) for flag in data)
 
 
-def _with_flags(variable: Variable, data: Sequence[object], flags: Sequence[bool]) -> Ragged:
+def _with_flags(variable: Edge, data: Sequence[object], flags: Sequence[bool]) -> Ragged:
     """Sequences, and for each whether it begins here or continues that of the minibatch before."""
     if hasattr(data, "ragged"):
         raise ValueError(explain(
@@ -89,7 +89,7 @@ def _with_flags(variable: Variable, data: Sequence[object], flags: Sequence[bool
     return Ragged(ragged.data, ragged.lengths, np.asarray(flags, bool))
 
 
-def as_array(variable: Variable, data: object) -> np.ndarray:
+def as_array(variable: Edge, data: object) -> np.ndarray:
     """Numbers as an array of the variable's type; one of that type that is on the device stays there.
 
     Errors: ValueError for anything but numbers in a regular array.
@@ -99,7 +99,7 @@ def as_array(variable: Variable, data: object) -> np.ndarray:
     return np.asarray(_numbers(variable, data), variable.dtype)
 
 
-def _numbers(variable: Variable, data: object) -> np.ndarray:
+def _numbers(variable: Edge, data: object) -> np.ndarray:
     """Numbers as an array of any type. Errors: as in `as_array`."""
     try:
         array = np.asarray(data)
@@ -114,7 +114,7 @@ def _numbers(variable: Variable, data: object) -> np.ndarray:
     return array
 
 
-def fed_array(variable: Variable, data: object) -> np.ndarray:
+def fed_array(variable: Edge, data: object) -> np.ndarray:
     """As `as_array`; but integers that the variable's type cannot hold stay integers, if int32 holds them.
 
     A program converts them, except for operations that take indices.
@@ -122,7 +122,7 @@ def fed_array(variable: Variable, data: object) -> np.ndarray:
     return fed_arrays(variable, [data])[0]
 
 
-def fed_arrays(variable: Variable, items: Sequence[object]) -> list[np.ndarray]:
+def fed_arrays(variable: Edge, items: Sequence[object]) -> list[np.ndarray]:
     """The same for several arrays, all in one type."""
     if any(isinstance(item, jax.Array) for item in items):
         return [as_array(variable, item) for item in items]
@@ -131,7 +131,7 @@ def fed_arrays(variable: Variable, items: Sequence[object]) -> list[np.ndarray]:
     return [np.asarray(a, np.int32 if keeps else variable.dtype) for a in arrays]
 
 
-def _are_rounded(array: np.ndarray, variable: Variable) -> bool:
+def _are_rounded(array: np.ndarray, variable: Edge) -> bool:
     """True for integers of which the variable's type does not hold each one."""
     if array.dtype.kind not in "iu" or not array.size or variable.dtype is None:
         return False
@@ -148,7 +148,7 @@ def _all_samples(ragged: Ragged) -> AnyArray | csr_matrix:
     return ragged.to_csr() if isinstance(ragged.data, SparseRows) else ragged.data
 
 
-def _static(variable: Variable, data: object) -> np.ndarray:
+def _static(variable: Edge, data: object) -> np.ndarray:
     array = fed_array(variable, data.toarray() if _is_sparse(data) else data)
     while array.ndim > len(variable.shape) and array.shape[0] == 1:
         array = array[0]
@@ -161,7 +161,7 @@ def _static(variable: Variable, data: object) -> np.ndarray:
     return array
 
 
-def _batch(variable: Variable, data: object) -> Ragged:
+def _batch(variable: Edge, data: object) -> Ragged:
     """Samples of a variable with the batch axis alone."""
     matrices = _sparse_list(data)
     if matrices is not None:
@@ -179,7 +179,7 @@ def _batch(variable: Variable, data: object) -> Ragged:
     return _nonempty(variable, Ragged(SparseRows.from_dense(array) if variable.is_sparse else array, None))
 
 
-def _samples(variable: Variable, data: Sequence[object]) -> Sequence[object]:
+def _samples(variable: Edge, data: Sequence[object]) -> Sequence[object]:
     """A list of samples, each without a leading axis of size 1."""
     if not isinstance(data[0], (np.ndarray, list)):
         return data
@@ -189,11 +189,11 @@ def _samples(variable: Variable, data: Sequence[object]) -> Sequence[object]:
     return samples
 
 
-def _sample(variable: Variable, array: np.ndarray) -> np.ndarray:
+def _sample(variable: Edge, array: np.ndarray) -> np.ndarray:
     return array[0] if array.ndim == len(variable.shape) + 1 and array.shape[0] == 1 else array
 
 
-def sequences(variable: Variable, data: object) -> Ragged:
+def sequences(variable: Edge, data: object) -> Ragged:
     """Sequences of samples of the variable's shape, whether or not it has a sequence axis.
 
     Shapes, Errors: see `to_ragged`.
@@ -213,7 +213,7 @@ def sequences(variable: Variable, data: object) -> Ragged:
     return _from_sequences(variable, [array] if array.ndim <= len(shape) + 1 else list(array))
 
 
-def _from_sequences(variable: Variable, arrays: Iterable[np.ndarray]) -> Ragged:
+def _from_sequences(variable: Edge, arrays: Iterable[np.ndarray]) -> Ragged:
     items = [_one_sequence(variable, array) for array in arrays]
     if not items:
         raise _mismatch(
@@ -225,7 +225,7 @@ def _from_sequences(variable: Variable, arrays: Iterable[np.ndarray]) -> Ragged:
     return _nonempty(variable, Ragged(SparseRows.from_dense(samples) if variable.is_sparse else samples, lengths))
 
 
-def _one_sequence(variable: Variable, array: np.ndarray) -> np.ndarray:
+def _one_sequence(variable: Edge, array: np.ndarray) -> np.ndarray:
     """Shapes: [steps, *shape], [*shape], [1, steps, *shape], or [steps] for samples of size 1 -> [steps, *shape]."""
     shape = variable.shape
     if array.ndim == len(shape) + 1 and matches(shape, array.shape[1:]):
@@ -255,7 +255,7 @@ def _sparse_list(data: object) -> list[csr_matrix] | None:
     return list(data) if isinstance(data, (list, tuple)) and len(data) and _is_sparse(data[0]) else None
 
 
-def _row_per_sample(variable: Variable, matrix: csr_matrix) -> csr_matrix:
+def _row_per_sample(variable: Edge, matrix: csr_matrix) -> csr_matrix:
     """One row a sample; a matrix may also have the last axis of the samples as columns, and the others in its rows."""
     shape = variable.shape
     rows = prod(shape[:-1])
@@ -265,7 +265,7 @@ def _row_per_sample(variable: Variable, matrix: csr_matrix) -> csr_matrix:
     return matrix.reshape((matrix.shape[0] // rows, prod(shape)))
 
 
-def _sparse_samples(variable: Variable, matrices: Sequence[csr_matrix]) -> np.ndarray | SparseRows:
+def _sparse_samples(variable: Edge, matrices: Sequence[csr_matrix]) -> np.ndarray | SparseRows:
     for m in matrices:
         if filled(variable.shape, m.shape[-1]) is None:
             raise _mismatch(
@@ -279,7 +279,7 @@ def _sparse_samples(variable: Variable, matrices: Sequence[csr_matrix]) -> np.nd
     return np.asarray(rows.to_dense(), variable.dtype).reshape(-1, *filled(variable.shape, rows.width))  # type: ignore[misc]
 
 
-def _rows_of(variable: Variable, number: int, matrix: csr_matrix) -> SparseRows:
+def _rows_of(variable: Edge, number: int, matrix: csr_matrix) -> SparseRows:
     """The rows of a matrix. Errors: IndexRangeError that names the variable, and the place of the matrix in a list."""
     try:
         return SparseRows.from_csr(matrix)
@@ -290,7 +290,7 @@ def _rows_of(variable: Variable, number: int, matrix: csr_matrix) -> SparseRows:
         )) from error
 
 
-def _from_minibatch(variable: Variable, ragged: Ragged) -> Ragged:
+def _from_minibatch(variable: Edge, ragged: Ragged) -> Ragged:
     """A minibatch of a reader or a value, in the form that the variable needs."""
     ragged = _whole_samples(variable, ragged)
     data = _minibatch_samples(variable, ragged.data)
@@ -310,7 +310,7 @@ def _from_minibatch(variable: Variable, ragged: Ragged) -> Ragged:
     return _nonempty(variable, Ragged(data, lengths, starts, slots))
 
 
-def _whole_samples(variable: Variable, ragged: Ragged) -> Ragged:
+def _whole_samples(variable: Edge, ragged: Ragged) -> Ragged:
     """Sparse sequences whose steps are the rows of one sample each, as `Value.one_hot` makes them, as samples.
 
     For a variable with a sequence axis they are the steps of one sequence, as in CNTK.
@@ -324,7 +324,7 @@ def _whole_samples(variable: Variable, ragged: Ragged) -> Ragged:
     return Ragged(samples, None if variable.sequence_axis is None else np.array([len(samples)], np.int32))
 
 
-def _minibatch_samples(variable: Variable, data: np.ndarray | SparseRows) -> np.ndarray | SparseRows:
+def _minibatch_samples(variable: Edge, data: np.ndarray | SparseRows) -> np.ndarray | SparseRows:
     """Samples of the variable's shape, dense or sparse as it is."""
     if isinstance(data, SparseRows):
         shape = filled(variable.shape, data.width)
@@ -348,7 +348,7 @@ def _minibatch_samples(variable: Variable, data: np.ndarray | SparseRows) -> np.
     return data.reshape(-1, *variable.shape)
 
 
-def _nonempty(variable: Variable, ragged: Ragged) -> Ragged:
+def _nonempty(variable: Edge, ragged: Ragged) -> Ragged:
     if ragged.num_samples == 0:
         raise ValueError(explain(f"{variable!r} is fed with an empty minibatch", fix="feed at least one sample"))
     return ragged
@@ -365,7 +365,7 @@ def _num_elements(shape: Shape) -> str:
     return str(known) if is_known(shape) else f"a multiple of {known}"
 
 
-def _batch_mismatch(variable: Variable, shape: Shape) -> ShapeError:
+def _batch_mismatch(variable: Edge, shape: Shape) -> ShapeError:
     return _mismatch(
         variable, shape, "takes [samples, *shape]",
         f"feed an array of shape {_with_lead('samples', variable.shape)}, or declare the variable with the shape of "
@@ -373,7 +373,7 @@ def _batch_mismatch(variable: Variable, shape: Shape) -> ShapeError:
     )
 
 
-def _mismatch(variable: Variable, shape: Shape, takes: str, fix: str) -> ShapeError:
+def _mismatch(variable: Edge, shape: Shape, takes: str, fix: str) -> ShapeError:
     return ShapeError(explain(
         f"data of shape {shape_text(shape)} do not match the variable {variable!r} "
         f"of shape {shape_text(variable.shape)}, which {takes}",

@@ -11,7 +11,7 @@ import numpy as np
 from ..._typing import Array, PyTree
 from ...graph.errors import explain
 from ...graph.settings import Settings
-from ...graph.variable import Variable, producer
+from ...graph.variable import Edge, producer
 from ..lower.carry import Memory
 from ..lower.lower import execute
 from ..lower.values import Context, Environment
@@ -47,7 +47,7 @@ def check(plan: Plan, feeds: Feeds, training: bool, memory: Memory, number: int 
             raise _nan_error(variable, number)
 
 
-def _nan_error(variable: Variable, number: int | None) -> RuntimeError:
+def _nan_error(variable: Edge, number: int | None) -> RuntimeError:
     owner = producer(variable)
     place = "the data of" if owner is None else f"the result of {owner.op_name} {owner.name or owner.uid!r}:"
     if number is not None:
@@ -64,7 +64,7 @@ def _nan_error(variable: Variable, number: int | None) -> RuntimeError:
     ))
 
 
-def _checked_variables(plan: Plan) -> list[Variable]:
+def _checked_variables(plan: Plan) -> list[Edge]:
     """Inputs of the plan and results of its parts; values inside a loop only if they leave it."""
     return [*plan.arguments, *plan.leaves, *(v for part in plan.parts for v in outputs_of(part))]
 

@@ -19,9 +19,9 @@ import numpy as np
 
 from ..._typing import Array, PyTree
 from ...graph.axis import Axis
-from ...graph.function import Function, nodes
+from ...graph.function import Node, nodes
 from ...graph.streams import Streams
-from ...graph.variable import Variable
+from ...graph.variable import Edge
 from ..data.layout import Batch, Layout
 from ..lower.carry import Memory
 from ..lower.lower import run_part
@@ -39,7 +39,7 @@ from ..run.state import leaf_arrays
 from ..xla.versions import double_precision
 
 T = TypeVar("T")
-Values: TypeAlias = "dict[Variable, PackedArray]"
+Values: TypeAlias = "dict[Edge, PackedArray]"
 _ContextArrays: TypeAlias = "tuple[Batch | None, list[Layout], RandomInputs | None, list[Array | None]]"
 _Vjp: TypeAlias = "Callable[[list[Array]], tuple[list[Array]]]"
 
@@ -58,17 +58,17 @@ class Timing:
     operations: int = 1
 
 
-_TIMINGS: WeakKeyDictionary[Function, Timing] = WeakKeyDictionary()
+_TIMINGS: WeakKeyDictionary[Node, Timing] = WeakKeyDictionary()
 
 
-def timings_of(roots: Iterable[Function]) -> dict[Function, Timing]:
+def timings_of(roots: Iterable[Node]) -> dict[Node, Timing]:
     """The timings of operations in the graphs of these functions, in the order of their uids."""
     all_nodes = nodes([root.root_function for root in roots], into_blocks=True)
     all_nodes = list(dict.fromkeys([*all_nodes, *map(rewritten, all_nodes)]))
     return {n: _TIMINGS[n] for n in sorted(all_nodes, key=lambda n: n.uid) if n in _TIMINGS}
 
 
-def timing_table(roots: Iterable[Function]) -> str:
+def timing_table(roots: Iterable[Node]) -> str:
     """A line for each operation, in CNTK's format."""
     lines = []
     for node, t in timings_of(roots).items():
@@ -107,9 +107,9 @@ class _TimedPlan:
         inputs = _ContextInputs(self.plan, minibatch, self.packer.axes, random)
         values: Values = dict(zip(self.plan.arguments, minibatch.arguments, strict=True))
         values |= dict(zip(self.plan.leaves, leaf_arrays(plan), strict=True))
-        active: set[Variable] = {v for v in self.plan.arguments if v.needs_gradient and not v.is_sparse}
+        active: set[Edge] = {v for v in self.plan.arguments if v.needs_gradient and not v.is_sparse}
         active |= {v for v in self.plan.leaves if v.is_parameter}
-        backward_passes: list[tuple[_TimedPart, list[Variable], _BackwardPass, _Record]] = []
+        backward_passes: list[tuple[_TimedPart, list[Edge], _BackwardPass, _Record]] = []
         for timed_part, part in zip(self.parts, plan.parts, strict=True):
             record = _record_of(part)
             wrt = [v for v in timed_part.operands if v in active] if self.training else []
@@ -162,7 +162,7 @@ class _ContextInputs:
         batch, layouts, random, past = arrays
         return make_context(self.plan, training, batch, dict(zip(axes, layouts, strict=True)), random, past)
 
-    def ones_like(self, variable: Variable, data: PackedArray) -> Array:
+    def ones_like(self, variable: Edge, data: PackedArray) -> Array:
         """Ones in the shape of a value, and zeros in its padding."""
         ctx = self.context(list(self.layouts), self.arrays, True)
         return masked(ctx, variable.dynamic_axes, jnp.ones_like(data))
@@ -192,7 +192,7 @@ class _TimedPart:
         self._created_axes: list[Axis] = []
 
     def run_forward(
-        self, values: Values, wrt: Sequence[Variable], inputs: _ContextInputs, record: _Record
+        self, values: Values, wrt: Sequence[Edge], inputs: _ContextInputs, record: _Record
     ) -> _BackwardPass | None:
         """Compute the results and add them to `values`; returns the backward pass, if there is one."""
         axes = list(inputs.layouts)
@@ -219,7 +219,7 @@ class _TimedPart:
         return None if vjp is None else _BackwardPass(compiled_vjp, vjp, is_new)
 
     def _compute(
-        self, wrt: Sequence[Variable], primals: Sequence[PackedArray], constants: Sequence[PackedArray], ctx: Context
+        self, wrt: Sequence[Edge], primals: Sequence[PackedArray], constants: Sequence[PackedArray], ctx: Context
     ) -> tuple[list[Array], list[Layout]]:
         """The results, and layouts of sequence axes that are created."""
         known = set(ctx.layouts)
@@ -230,7 +230,7 @@ class _TimedPart:
         return [ctx.array(env[v]) for v in self.results], [ctx.layouts[a] for a in self._created_axes]
 
     def run_backward(
-        self, values: Values, cotangents: dict[Variable, Array], wrt: Sequence[Variable], backward: _BackwardPass,
+        self, values: Values, cotangents: dict[Edge, Array], wrt: Sequence[Edge], backward: _BackwardPass,
         record: _Record,
     ) -> None:
         """Add the cotangents of the operands to `cotangents`, if there are any of the results."""

@@ -16,7 +16,7 @@ from ..._typing import Array
 from ...graph.axis import Axis
 from ...graph.cells import Cell, Changes
 from ...graph.errors import explain
-from ...graph.function import Function
+from ...graph.function import Node
 from ...graph.streams import Streams
 from ..data.layout import Layout
 from ..data.ragged import Ragged
@@ -30,7 +30,7 @@ class Carried(NamedTuple):
     Shapes: values [offset, sequences, *shape] for each delay, the last value first.
     """
 
-    values: Mapping[Function, Array] = {}
+    values: Mapping[Node, Array] = {}
     last: Mapping[Axis, Mapping[int, int]] = {}
 
 
@@ -68,7 +68,7 @@ class Memory:
         return origin
 
     def after(
-        self, delays: Sequence[Function], values: Sequence[Array | None], slots: Mapping[Axis, np.ndarray]
+        self, delays: Sequence[Node], values: Sequence[Array | None], slots: Mapping[Axis, np.ndarray]
     ) -> Changes:
         """What changes when a program has returned these values for its delays, if its minibatch held pieces.
 
@@ -86,7 +86,7 @@ class Memory:
         return Memory(self.carried.value, self.streams.copy())
 
 
-def memory_of(function: Function) -> Memory:
+def memory_of(function: Node) -> Memory:
     """What a function carries over from one evaluation to the next."""
     return function.__dict__.setdefault("_carried", Memory())
 
@@ -127,7 +127,7 @@ def initial_states(ctx: Context, initial: Traced, axes: Axes, offset: int, ahead
     return Traced(data.reshape(-1, *data.shape[2:])[cells], axes)
 
 
-def carry_out(ctx: Context, delay: Function, data: Array, initial: Traced) -> None:
+def carry_out(ctx: Context, delay: Node, data: Array, initial: Traced) -> None:
     """Save the last `offset` values of each sequence in the context, if any may continue in the next minibatch.
 
     Shapes: data [time, rows, *shape]: the operand of the delay; the initial state as `initial_states` returns it.

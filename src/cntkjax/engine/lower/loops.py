@@ -16,9 +16,9 @@ import jax.numpy as jnp
 
 from ..._typing import Array, Shape
 from ...graph.errors import explain
-from ...graph.function import Function
+from ...graph.function import Node
 from ...graph.shape import is_known
-from ...graph.variable import Variable
+from ...graph.variable import Edge
 from ..plan.parts import Loop, resolve
 from .carry import carry_out, initial_states, states_before
 from .nodes import run_node
@@ -55,20 +55,20 @@ class ScannedLoop:
     ctx: Context
     loop: Loop
     axes: Axes
-    initial: Mapping[Function, Variable]  # for each delay the variable that holds its initial state in a step
-    invariants: Mapping[Variable, Traced]  # the same in each step: without a sequence axis
-    invariant_arrays: Mapping[Variable, Array]  # those that steps read other than as weights
-    sequences: Mapping[Variable, Traced]  # what steps read of values with a sequence axis, and hoisted products
-    products: Mapping[Function, Product]
-    fused_scales: frozenset[Function]  # nodes whose scale is part of a weight, and which are not computed
+    initial: Mapping[Node, Edge]  # for each delay the variable that holds its initial state in a step
+    invariants: Mapping[Edge, Traced]  # the same in each step: without a sequence axis
+    invariant_arrays: Mapping[Edge, Array]  # those that steps read other than as weights
+    sequences: Mapping[Edge, Traced]  # what steps read of values with a sequence axis, and hoisted products
+    products: Mapping[Node, Product]
+    fused_scales: frozenset[Node]  # nodes whose scale is part of a weight, and which are not computed
     resets_state: bool  # sequences select their initial states where they begin; otherwise all begin with the loop
-    outputs: Sequence[Variable]
+    outputs: Sequence[Edge]
     layout_arrays: LayoutArrays
     with_layouts: Callable[[LayoutArrays], Context]
-    joined: Sequence[tuple[Function, ...]]  # products that are computed as one
+    joined: Sequence[tuple[Node, ...]]  # products that are computed as one
     weights: Sequence[tuple[Weight, ...]]  # of joined products, side by side
-    tapped: Sequence[tuple[Function, ...]]  # those whose weight gradients are computed after the backward loop
-    tilings: Mapping[Function, Tiling]
+    tapped: Sequence[tuple[Node, ...]]  # those whose weight gradients are computed after the backward loop
+    tilings: Mapping[Node, Tiling]
 
     @classmethod
     def of(cls, ctx: Context, loop: Loop, env: Environment) -> ScannedLoop:
@@ -154,7 +154,7 @@ class ScannedLoop:
         new_carry = tuple(_pushed(buffer, value) for value, buffer in zip(new_values, carry, strict=True))
         return new_carry, [ctx.array(env[v]) for v in self.outputs], tapped_products
 
-    def _delayed(self, outer: Context, env: Environment, delay: Function, state: Array, step: LoopStep) -> Array:
+    def _delayed(self, outer: Context, env: Environment, delay: Node, state: Array, step: LoopStep) -> Array:
         """The value of a delay in a step: the oldest of its buffer, or the initial state. Shapes: [rows, *shape]."""
         if not self.resets_state:
             return state
@@ -203,7 +203,7 @@ class ScannedLoop:
             totals[place] += jax.vjp(product, weights[place])[1](d_product)[0]
         return totals
 
-    def _place_of_weight(self, group: Sequence[Function]) -> int:
+    def _place_of_weight(self, group: Sequence[Node]) -> int:
         return self.weights.index(tuple(self.products[n].weight for n in group))
 
     def store(self, env: Environment, ys: Sequence[Array]) -> None:
@@ -216,7 +216,7 @@ class ScannedLoop:
             value = self.sequences.get(initial) or self.invariants[initial]
             carry_out(self.ctx, delay, env[resolve(delay.node_inputs[0])].data, value)
 
-    def _initial_buffer(self, delay: Function, rows: int) -> Array:
+    def _initial_buffer(self, delay: Node, rows: int) -> Array:
         """The buffer before the first step: the initial state, or zeros where every sequence selects its own.
 
         Shapes: [offset, rows, *shape].
@@ -232,7 +232,7 @@ class ScannedLoop:
         states = states.reshape(rows, *(1,) * (len(sample) + 1 - states.ndim), *states.shape[1:])
         return jnp.broadcast_to(states, shape).astype(dtype)
 
-    def _state_shape(self, state: Variable) -> Shape:
+    def _state_shape(self, state: Edge) -> Shape:
         """The shape of a state; its free dimensions are those of an input of the loop.
 
         Errors: ValueError if no input has the same free dimensions.
@@ -254,14 +254,14 @@ def _side_by_side(weights: Sequence[Array]) -> Array:
     return weights[0] if len(weights) == 1 else jnp.concatenate(weights, -1)
 
 
-def offset(delay: Function) -> int:
+def offset(delay: Node) -> int:
     """How many steps a delay looks back or ahead."""
     return delay.node_attributes["offset"]
 
 
 def _initial_variables(
     ctx: Context, loop: Loop, env: Environment
-) -> tuple[dict[Function, Variable], dict[Function, Variable]]:
+) -> tuple[dict[Node, Edge], dict[Node, Edge]]:
     """For each delay the variable that holds its initial state in a step; and those states that are sequences.
 
     The latter take the place of the delayed value, which is set to it before anything reads it.
@@ -272,9 +272,9 @@ def _initial_variables(
 
 
 def _outside_values(
-    ctx: Context, loop: Loop, env: Environment, axes: Axes, initial: Mapping[Function, Variable],
-    initial_sequences: Mapping[Function, Variable],
-) -> tuple[dict[Variable, Traced], dict[Variable, Traced]]:
+    ctx: Context, loop: Loop, env: Environment, axes: Axes, initial: Mapping[Node, Edge],
+    initial_sequences: Mapping[Node, Edge],
+) -> tuple[dict[Edge, Traced], dict[Edge, Traced]]:
     """The values from outside that a loop reads: those that are the same in each step, and sequences.
 
     One value for each sequence counts as the same in each step, as attention may read large ones; only an initial state
@@ -295,9 +295,9 @@ def _outside_values(
 
 
 def _read_variables(
-    loop: Loop, initial: Mapping[Function, Variable], products: Mapping[Function, Product],
-    fused_scales: set[Function],
-) -> set[Variable]:
+    loop: Loop, initial: Mapping[Node, Edge], products: Mapping[Node, Product],
+    fused_scales: set[Node],
+) -> set[Edge]:
     """The variables that the steps of a loop read, weights of products left out."""
     computed = [n for n in loop.nodes if n not in products and n not in fused_scales]
     read = {*initial.values(), *(resolve(v) for n in (*loop.delays, *computed) for v in n.node_inputs)}

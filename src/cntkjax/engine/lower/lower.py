@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...graph.variable import Variable
+from ...graph.variable import Edge
 from ..plan.parts import Loop, Part, inputs_of, outputs_of
 from ..plan.plan import Plan
 from ..plan.repeats import Repeat, repeats
@@ -53,7 +53,7 @@ def run_part(ctx: Context, part: Part, env: Environment) -> None:
         run_loop(ctx, part, env)
 
 
-def execute_after(plan: Plan, ctx: Context, env: Environment, changed: frozenset[Variable]) -> None:
+def execute_after(plan: Plan, ctx: Context, env: Environment, changed: frozenset[Edge]) -> None:
     """Recompute what depends on variables whose values in `env` were changed; these keep their new values.
 
     What is missing in `env` is computed too.

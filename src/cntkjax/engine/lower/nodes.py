@@ -11,13 +11,13 @@ import numpy as np
 
 from ..._typing import Array, PyTree
 from ...graph.errors import ShapeError, explain
-from ...graph.function import Function
+from ...graph.function import Node
 from ...graph.shape import Shape, is_known, shape_text
 from ..plan.parts import resolve
 from .values import Axes, Context, Environment, Traced, common_axes
 
 
-def run_node(ctx: Context, node: Function, env: Environment) -> None:
+def run_node(ctx: Context, node: Node, env: Environment) -> None:
     """Compute the outputs of one primitive node."""
     ctx.node, ctx.env = node, env
     operands = ctx.operands.get(node) or [env[resolve(v)] for v in node.node_inputs]
@@ -37,7 +37,7 @@ def run_node(ctx: Context, node: Function, env: Environment) -> None:
         env[variable] = result
 
 
-def compute(ctx: Context, node: Function, operands: Sequence[Traced]) -> list[Traced]:
+def compute(ctx: Context, node: Node, operands: Sequence[Traced]) -> list[Traced]:
     """The values of a node's outputs."""
     place = node.primitive.index_operand
     if place is not None and (integers := operands[place].integers) is not None:
@@ -55,12 +55,12 @@ def _of_type(value: Traced, dtype: type | None) -> Traced:
     return replace(value, data=value.data.astype(dtype))
 
 
-def _is_product_with_weight(node: Function, operands: Sequence[Traced]) -> bool:
+def _is_product_with_weight(node: Node, operands: Sequence[Traced]) -> bool:
     """True for a product of dense data with a weight, which mixed precision computes in the narrow type."""
     return node.primitive.autocasts and not all(v.axes for v in operands) and not any(v.is_sparse for v in operands)
 
 
-def _compute(ctx: Context, node: Function, operands: Sequence[Traced]) -> list[Traced]:
+def _compute(ctx: Context, node: Node, operands: Sequence[Traced]) -> list[Traced]:
     primitive, attrs = node.primitive, node.node_attributes
     if primitive.packed:
         outputs = primitive.lower_packed(ctx, attrs, *operands)
@@ -73,7 +73,7 @@ def _compute(ctx: Context, node: Function, operands: Sequence[Traced]) -> list[T
     return [Traced(d, axes) for d in (arrays if isinstance(arrays, (list, tuple)) else [arrays])]
 
 
-def _of_one_type(node: Function, operands: Sequence[Traced]) -> Sequence[Traced]:
+def _of_one_type(node: Node, operands: Sequence[Traced]) -> Sequence[Traced]:
     """The operands, in which constants have taken the type of the others.
 
     Errors: ShapeError for a constant of a wider type than theirs.
@@ -119,7 +119,7 @@ def _flatten(d: Array) -> Array:
     return d.reshape(-1, *d.shape[2:])
 
 
-def _elementwise(ctx: Context, node: Function, operands: Sequence[Traced], axes: Axes) -> Traced:
+def _elementwise(ctx: Context, node: Node, operands: Sequence[Traced], axes: Axes) -> Traced:
     """Apply a function that broadcasts like NumPy to whole grids, channels last where all operands allow it."""
     lead = ctx.lead(axes)
     last = _common_channels_last(operands, lead)

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..._typing import Array, PyTree
-from ...graph.function import Function
-from ...graph.variable import Variable, producer
+from ...graph.function import Node
+from ...graph.variable import Edge, producer
 from ..plan.parts import Loop, resolve
 from ..xla.platform import lowering
 from .nodes import compute
@@ -25,12 +25,12 @@ RowRanges = tuple[tuple[int, int], ...]
 class Weight:
     """What a product multiplies with: a weight, or some ranges of its rows, times a scale if there is one."""
 
-    variable: Variable
+    variable: Edge
     axes: Axes
-    scale: Variable | None = None
+    scale: Edge | None = None
     rows: RowRanges = ()
 
-    def data(self, ctx: Context, invariants: Mapping[Variable, Traced]) -> Array:
+    def data(self, ctx: Context, invariants: Mapping[Edge, Traced]) -> Array:
         """The weight, scaled, with the ranges of rows one below the other. Shapes: [rows, *out]."""
         weight = ctx.array(invariants[self.variable])
         if self.rows:
@@ -42,15 +42,15 @@ class Weight:
 class Product:
     """A product in a loop: concatenated operands with their weight; and those that are multiplied before the loop."""
 
-    operands: tuple[Variable, ...]
+    operands: tuple[Edge, ...]
     weight: Weight
-    hoisted_operands: tuple[Variable, ...] = ()
+    hoisted_operands: tuple[Edge, ...] = ()
     hoisted_weight: Weight | None = None
 
 
 def products_of(
-    loop: Loop, invariants: Mapping[Variable, Traced], sequences: Collection[Variable], simple: bool
-) -> tuple[dict[Function, Product], set[Function]]:
+    loop: Loop, invariants: Mapping[Edge, Traced], sequences: Collection[Edge], simple: bool
+) -> tuple[dict[Node, Product], set[Node]]:
     """The products of a loop, and the nodes that need not be computed, as only products read them.
 
     A number that scales only operands of products, as a stabilizer's, scales the weights instead: once, not in every
@@ -66,19 +66,19 @@ class _ProductFinder:
     """The nodes of a loop and their readers. `fused`: nodes that have become part of products."""
 
     loop: Loop
-    invariants: Mapping[Variable, Traced]
-    sequences: Collection[Variable]
+    invariants: Mapping[Edge, Traced]
+    sequences: Collection[Edge]
     simple: bool
-    fused: set[Function] = field(default_factory=set)
+    fused: set[Node] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.weights = {node: _weight_of(node) for node in self.loop.nodes if self._is_product(node)}
-        self.readers: dict[Variable, list[Function]] = {}
+        self.readers: dict[Edge, list[Node]] = {}
         for node in (*self.loop.delays, *self.loop.nodes):
             for v in dict.fromkeys(map(resolve, node.node_inputs)):
                 self.readers.setdefault(v, []).append(node)
 
-    def product(self, node: Function) -> Product:
+    def product(self, node: Node) -> Product:
         """A product, with the scale of its operand in the weight, and parts of a concatenated operand hoisted."""
         weight = self.weights[node]
         operand = next(v for v in map(resolve, node.node_inputs) if v is not weight)
@@ -98,7 +98,7 @@ class _ProductFinder:
                     self.fused.add(source)
         return product
 
-    def _is_product(self, node: Function) -> bool:
+    def _is_product(self, node: Node) -> bool:
         """True for a bilinear node whose weight is the same in each step.
 
         It may be one for each sequence, as for attention, in a `simple` grid, where each has a row of its own.
@@ -113,11 +113,11 @@ class _ProductFinder:
         others = [resolve(v) for i, v in enumerate(node.node_inputs) if i != node.primitive.weight_operand]
         return all(v not in self.invariants for v in others) and len(others) == 1
 
-    def _readers_if_products(self, node: Function) -> list[Function]:
+    def _readers_if_products(self, node: Node) -> list[Node]:
         """The products that read a node, scaled or not; none if anything else reads it."""
         if node not in self.loop.nodes or node.node_outputs[0] in self.loop.outputs:
             return []
-        products: list[Function] = []
+        products: list[Node] = []
         for reader in self.readers[node.node_outputs[0]]:
             if reader in self.weights:
                 products.append(reader)
@@ -128,11 +128,11 @@ class _ProductFinder:
         return products
 
 
-def _weight_of(node: Function) -> Variable:
+def _weight_of(node: Node) -> Edge:
     return resolve(node.node_inputs[node.primitive.weight_operand])
 
 
-def _scaled(node: Function, invariants: Mapping[Variable, Traced]) -> tuple[Variable, Variable] | None:
+def _scaled(node: Node, invariants: Mapping[Edge, Traced]) -> tuple[Edge, Edge] | None:
     """What a node scales, and the number that it scales it by; None if it computes anything else."""
     if not node.primitive.multiplies:
         return None
@@ -145,7 +145,7 @@ def _scaled(node: Function, invariants: Mapping[Variable, Traced]) -> tuple[Vari
     return (operand, scale) if alike else None
 
 
-def _is_concatenation_of_vectors(node: Function, invariants: Mapping[Variable, Traced]) -> bool:
+def _is_concatenation_of_vectors(node: Node, invariants: Mapping[Edge, Traced]) -> bool:
     """True if a node concatenates vectors of known sizes, none of which is the same in each step."""
     if not node.primitive.concatenates or len(node.node_outputs[0].shape) != 1:
         return False
@@ -155,7 +155,7 @@ def _is_concatenation_of_vectors(node: Function, invariants: Mapping[Variable, T
     return all(len(v.shape) == 1 and v.shape[0] > 0 for v in operands)
 
 
-def _with_hoisted_operands(product: Product, concatenation: Function, sequences: Collection[Variable]) -> Product:
+def _with_hoisted_operands(product: Product, concatenation: Node, sequences: Collection[Edge]) -> Product:
     """A product of concatenated vectors, of which those from outside the loop are hoisted."""
     pieces = [resolve(v) for v in concatenation.node_inputs]
     rows = list(pairwise(accumulate((v.shape[0] for v in pieces), initial=0)))
@@ -173,9 +173,9 @@ def _with_hoisted_operands(product: Product, concatenation: Function, sequences:
 
 
 def hoisted_products(
-    ctx: Context, products: Mapping[Function, Product], invariants: Mapping[Variable, Traced],
-    sequences: Mapping[Variable, Traced],
-) -> dict[Variable, Traced]:
+    ctx: Context, products: Mapping[Node, Product], invariants: Mapping[Edge, Traced],
+    sequences: Mapping[Edge, Traced],
+) -> dict[Edge, Traced]:
     """The products of hoisted operands with their weights, under the names of the products that they are part of."""
     hoisted = {}
     for node, product in products.items():
@@ -187,13 +187,13 @@ def hoisted_products(
     return hoisted
 
 
-def with_common_operand(products: Mapping[Function, Product]) -> list[tuple[Function, ...]]:
+def with_common_operand(products: Mapping[Node, Product]) -> list[tuple[Node, ...]]:
     """The products of a loop in groups, each of which is computed as one, with the weights side by side.
 
     XLA:GPU joins products of one vector anyway, but copies the parts of the result: a product is separate from its
     readers. In a CPU's programs each is by itself.
     """
-    groups: dict[Hashable, list[Function]] = {}
+    groups: dict[Hashable, list[Node]] = {}
     for node, product in products.items():
         weight = product.weight.variable
         joins = lowering().joined_products and node.primitive.looks_up_rows(node) and weight.shape[-1] > 1
@@ -202,7 +202,7 @@ def with_common_operand(products: Mapping[Function, Product]) -> list[tuple[Func
 
 
 def multiply(
-    ctx: Context, products: Mapping[Function, Product], env: Environment, w: Array, tap: Array | None
+    ctx: Context, products: Mapping[Node, Product], env: Environment, w: Array, tap: Array | None
 ) -> tuple[Array, Array]:
     """Compute products of one operand; returns it, and the products side by side without what was hoisted.
 
@@ -223,7 +223,7 @@ def multiply(
     return x, y
 
 
-def apply_weight(ctx: Context, node: Function, weight: Weight, x: Traced, w: Array) -> Array:
+def apply_weight(ctx: Context, node: Node, weight: Weight, x: Traced, w: Array) -> Array:
     """The output of a bilinear node for this operand and this weight."""
     operands = [Traced(w, weight.axes) if resolve(v) is weight.variable else x for v in node.node_inputs]
     return ctx.array(compute(ctx, node, operands)[0])

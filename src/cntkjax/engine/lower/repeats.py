@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..._typing import Array
-from ...graph.variable import Variable, producer
+from ...graph.variable import Edge, producer
 from ..plan.parts import resolve
 from ..plan.repeats import Repeat
 from ..xla.materialize import storing_values
@@ -86,7 +86,7 @@ def _run_from(ctx: Context, repeat: Repeat, begin: int, env: Environment) -> Non
         env[repeat.variable(-1, output)] = replace(value, data=data)
 
 
-def _stacked(ctx: Context, variables: Sequence[Variable], env: Environment) -> Traced:
+def _stacked(ctx: Context, variables: Sequence[Edge], env: Environment) -> Traced:
     """The values of pieces. Shapes: that of each, with the pieces as the first axis."""
     values = [env[v] for v in variables]
     if len(set(map(_form, values))) > 1:
@@ -95,7 +95,7 @@ def _stacked(ctx: Context, variables: Sequence[Variable], env: Environment) -> T
     return replace(values[0], data=jnp.stack([v.data for v in values]) if slices is None else slices)
 
 
-def _slices_of_one(ctx: Context, variables: Sequence[Variable], env: Environment) -> Array | None:
+def _slices_of_one(ctx: Context, variables: Sequence[Edge], env: Environment) -> Array | None:
     """The same where they are slices of one value, side by side in their order: XLA compiles many slices slowly."""
     nodes = [producer(v) for v in variables]
     slices = [None if n is None else n.primitive.static_slice(n) for n in nodes]

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..._typing import AnyArray, Array
-from ...graph.function import Function
-from ...graph.variable import Leaf, Variable, producer
+from ...graph.function import Node
+from ...graph.variable import Edge, Leaf, producer
 from ..data.packing import bucket
 from ..data.sparse import Sparse
 from ..plan.parts import resolve
@@ -140,7 +140,7 @@ class Lookup:
     """The replacement of a parameter in one step: its rows that occur, and the renumbered data of each product."""
 
     rows: Rows
-    products: dict[Function, Traced]
+    products: dict[Node, Traced]
 
     @property
     def values(self) -> AnyArray:
@@ -156,10 +156,10 @@ class Lookup:
         ctx.operands.update({node: [data, rows] for node, data in self.products.items()})
 
 
-def lookups(plan: Plan, env: dict[Variable, Traced], parameters: Iterable[Leaf]) -> dict[Leaf, Lookup]:
+def lookups(plan: Plan, env: dict[Edge, Traced], parameters: Iterable[Leaf]) -> dict[Leaf, Lookup]:
     """The lookups of those of the parameters that are only looked up."""
 
-    def looks_up_sparse(node: Function) -> bool:
+    def looks_up_sparse(node: Node) -> bool:
         data = env.get(resolve(node.node_inputs[0]))
         return node.primitive.looks_up_rows(node) and data is not None and data.is_sparse
 
@@ -167,7 +167,7 @@ def lookups(plan: Plan, env: dict[Variable, Traced], parameters: Iterable[Leaf])
     return {p: _lookup(p, env, products[p]) for p in parameters if p in products}
 
 
-def _lookup(parameter: Leaf, env: dict[Variable, Traced], nodes: list[Function]) -> Lookup:
+def _lookup(parameter: Leaf, env: dict[Edge, Traced], nodes: list[Node]) -> Lookup:
     height = parameter.shape[0]
     sparse = {n: env[resolve(n.node_inputs[0])] for n in nodes}
     indices = {n: _indices(v.data) for n, v in sparse.items()}
@@ -184,7 +184,7 @@ def _lookup(parameter: Leaf, env: dict[Variable, Traced], nodes: list[Function])
     return Lookup(rows, products)
 
 
-def computed_rows(plan: Plan, env: dict[Variable, Traced], parameters: Iterable[Leaf]) -> list[Array | None]:
+def computed_rows(plan: Plan, env: dict[Edge, Traced], parameters: Iterable[Leaf]) -> list[Array | None]:
     """As `lookups`, where that is too early: for data that the program computes, as random samples, and for matrices.
 
     Indices, in any order and number, of the rows that occur of each parameter; None where not only sparse data read it.
@@ -192,7 +192,7 @@ def computed_rows(plan: Plan, env: dict[Variable, Traced], parameters: Iterable[
     differs from applying it as a whole where learners have momentum. As in CNTK, reshaped sparse data do not count.
     """
 
-    def reads_rows(node: Function) -> bool:
+    def reads_rows(node: Node) -> bool:
         source = resolve(node.node_inputs[0])
         data, owner = env.get(source), producer(source)
         is_reshaped = owner is not None and owner.primitive.takes_sparse

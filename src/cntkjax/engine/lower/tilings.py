@@ -11,8 +11,8 @@ from itertools import accumulate
 
 from jax import lax
 
-from ...graph.function import Function
-from ...graph.variable import Variable
+from ...graph.function import Node
+from ...graph.variable import Edge
 from ..plan.parts import resolve
 from .values import Context, Traced
 
@@ -21,16 +21,16 @@ from .values import Context, Traced
 class Tiling:
     """Slices of one operand along one axis (negative), in order, without gaps and overlaps."""
 
-    operand: Variable
+    operand: Edge
     axis: int
-    slices: Sequence[Function]
+    slices: Sequence[Node]
 
     @property
     def sizes(self) -> list[int]:
         """The size of each slice along the axis."""
         return [node.node_outputs[0].shape[self.axis] for node in self.slices]
 
-    def split(self, ctx: Context, env: Mapping[Variable, Traced]) -> dict[Variable, Traced]:
+    def split(self, ctx: Context, env: Mapping[Edge, Traced]) -> dict[Edge, Traced]:
         """The outputs of all slices."""
         x = ctx.array(env[self.operand])
         pieces = lax.split(x, self.sizes, axis=x.ndim + self.axis)
@@ -38,14 +38,14 @@ class Tiling:
         return {n.node_outputs[0]: Traced(piece, axes) for n, piece in zip(self.slices, pieces, strict=True)}
 
 
-def tilings_of(nodes: Sequence[Function]) -> dict[Function, Tiling]:
+def tilings_of(nodes: Sequence[Node]) -> dict[Node, Tiling]:
     """The tiling that a slice belongs to, for each slice that belongs to one."""
-    groups: dict[tuple[Variable, int], list[Function]] = {}
+    groups: dict[tuple[Edge, int], list[Node]] = {}
     for node in nodes:
         piece = node.primitive.static_slice(node)
         if piece is not None:
             groups.setdefault((resolve(node.node_inputs[0]), piece.axis), []).append(node)
-    tilings: dict[Function, Tiling] = {}
+    tilings: dict[Node, Tiling] = {}
     for (operand, axis), slices in groups.items():
         tiling = _tiling(operand, axis, slices)
         if tiling is not None:
@@ -53,7 +53,7 @@ def tilings_of(nodes: Sequence[Function]) -> dict[Function, Tiling]:
     return tilings
 
 
-def _tiling(operand: Variable, axis: int, slices: Sequence[Function]) -> Tiling | None:
+def _tiling(operand: Edge, axis: int, slices: Sequence[Node]) -> Tiling | None:
     """The slices in order if they tile the operand; None if they do not."""
     size = operand.shape[axis]
     if size <= 0:

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 from ..._typing import AnyArray, Array, DTypeLike, PyTree
 from ...graph.axis import Axis
 from ...graph.errors import AxisError, explain
-from ...graph.function import Function
-from ...graph.variable import Leaf, Variable
+from ...graph.function import Node
+from ...graph.variable import Edge, Leaf
 from ..data.layout import Batch, Layout
 from ..data.sparse import Sparse, dense
 
@@ -69,17 +69,17 @@ class Context:
     training: bool
     batch: Batch | None
     layouts: dict[Axis, Layout]
-    stream_of: Callable[[Function], tuple[Array, Array | int]]
-    random_numbers: dict[Function, AnyArray] = field(default_factory=dict)  # drawn on the host before the program runs
+    stream_of: Callable[[Node], tuple[Array, Array | int]]
+    random_numbers: dict[Node, AnyArray] = field(default_factory=dict)  # drawn on the host before the program runs
     differentiates: bool = False  # a backward pass follows, as always in a training step
     forward_only: bool = False  # nothing here is differentiated, by us or by whoever runs the traced function
     updates: dict[Leaf, Array] = field(default_factory=dict)  # new values of assigned leaves
-    node: Function | None = None  # the node that is being computed, and all values computed before it
-    env: dict[Variable, Traced] | None = None
+    node: Node | None = None  # the node that is being computed, and all values computed before it
+    env: dict[Edge, Traced] | None = None
     step: LoopStep | None = None
-    carried_in: dict[Function, Array] = field(default_factory=dict)  # last values of delays in the previous minibatch
-    carried_out: dict[Function, Array] = field(default_factory=dict)  # and in this one
-    operands: dict[Function, list[Traced]] = field(default_factory=dict)  # of nodes whose operands are replaced
+    carried_in: dict[Node, Array] = field(default_factory=dict)  # last values of delays in the previous minibatch
+    carried_out: dict[Node, Array] = field(default_factory=dict)  # and in this one
+    operands: dict[Node, list[Traced]] = field(default_factory=dict)  # of nodes whose operands are replaced
     total: Callable[[Any], Any] = _itself  # the sum over the shares of the minibatch that other devices compute
     looped_nodes: int = 0  # in all loops of the plan
     product_dtype: DTypeLike | None = None  # of products with weights in mixed precision; None: that of their operands
@@ -201,7 +201,7 @@ def _folded(key: Array, numbers: Array) -> Array:
     return fold(numbers)
 
 
-Environment = dict[Variable, Traced]
+Environment = dict[Edge, Traced]
 LayoutArrays = tuple[list[Layout], Batch | None]
 
 

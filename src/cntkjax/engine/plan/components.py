@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ...graph.axis import Axis
 from ...graph.errors import AxisError, explain
-from ...graph.function import Function
+from ...graph.function import Node
 from .parts import Loop, Part, operand_nodes
 
 
 def parts_of(
-    roots: Sequence[Function], operands_of: Callable[[Function], Iterator[Function]] = operand_nodes
+    roots: Sequence[Node], operands_of: Callable[[Node], Iterator[Node]] = operand_nodes
 ) -> list[Part]:
     """The nodes and loops that the roots are computed from, in the order of computation."""
     return [
@@ -21,13 +21,13 @@ def parts_of(
 
 
 def strongly_connected_components(
-    roots: Sequence[Function], operands_of: Callable[[Function], Iterator[Function]] = operand_nodes
-) -> Iterator[list[Function]]:
+    roots: Sequence[Node], operands_of: Callable[[Node], Iterator[Node]] = operand_nodes
+) -> Iterator[list[Node]]:
     """Strongly connected components, operands first (Tarjan, SIAM J. Computing 1(2), 1972), without recursion."""
-    index: dict[Function, int] = {}
-    low: dict[Function, int] = {}
-    open_nodes: list[Function] = []
-    is_open: set[Function] = set()
+    index: dict[Node, int] = {}
+    low: dict[Node, int] = {}
+    open_nodes: list[Node] = []
+    is_open: set[Node] = set()
     for start in roots:
         if start in index:
             continue
@@ -56,7 +56,7 @@ def strongly_connected_components(
                     yield component
 
 
-def _pop_until(node: Function, stack: list[Function]) -> list[Function]:
+def _pop_until(node: Node, stack: list[Node]) -> list[Node]:
     """Pop the nodes of a stack from this one on, in order."""
     first = len(stack) - 1
     while stack[first] is not node:
@@ -66,7 +66,7 @@ def _pop_until(node: Function, stack: list[Function]) -> list[Function]:
     return component
 
 
-def loop_of(component: Sequence[Function]) -> Loop:
+def loop_of(component: Sequence[Node]) -> Loop:
     """The loop that a strongly connected component is.
 
     Errors: ValueError for a cycle without a delay, or with delays in both directions; AxisError for values along
@@ -96,13 +96,13 @@ def loop_of(component: Sequence[Function]) -> Loop:
     return Loop(delays, _order_in_step(component, delays), axis, reverse=directions == {1})
 
 
-def _order_in_step(component: Sequence[Function], delays: Sequence[Function]) -> list[Function]:
+def _order_in_step(component: Sequence[Node], delays: Sequence[Node]) -> list[Node]:
     """The nodes other than the delays, with which a step begins, each after its operands (depth first).
 
     A cycle without a delay would never end here; that of a component that has one elsewhere takes a malformed graph.
     """
     nodes = set(component)
-    order: list[Function] = []
+    order: list[Node] = []
     done = set(delays)
     for node in component:
         stack = [node] if node not in done else []

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...graph.function import Function
-from ...graph.variable import Variable, producer
+from ...graph.function import Node
+from ...graph.variable import Edge, producer
 from .parts import Loop, Part, all_outputs_of, inputs_of, nodes_of, resolve
 
 
-def fuse_early_exit(parts: list[Part], outputs: Sequence[Variable]) -> list[Part]:
+def fuse_early_exit(parts: list[Part], outputs: Sequence[Edge]) -> list[Part]:
     """The parts of a plan, with each active flag and the loops that may exit with it fused into one."""
     for flag in [part for part in parts if _is_active_flag(part)]:
         assert isinstance(flag, Loop)
@@ -59,21 +59,21 @@ def _selects_by(part: Part, flag: Loop) -> bool:
     return condition is not None
 
 
-def _live_after_exit(flag: Loop, parts: Sequence[Part], outputs: Sequence[Variable]) -> set[Variable]:
+def _live_after_exit(flag: Loop, parts: Sequence[Part], outputs: Sequence[Edge]) -> set[Edge]:
     """The variables that are used, or may be, at steps after the flag became 0."""
     live = set(outputs)
     for part in reversed(parts):
         if part is flag:
             continue
         if _selects_by(part, flag):
-            assert isinstance(part, Function)
+            assert isinstance(part, Node)
             live.add(resolve(part.node_inputs[1]))
         elif not _is_stepwise(part, flag) or not live.isdisjoint(all_outputs_of(part)):
             live.update(inputs_of(part))
     return live
 
 
-def _fusible_parts(flag: Loop, parts: Sequence[Part], live: set[Variable]) -> list[Part]:
+def _fusible_parts(flag: Loop, parts: Sequence[Part], live: set[Edge]) -> list[Part]:
     """The loops that the flag is computed from and that are not live after it, and nodes between, in order."""
     needed = set(inputs_of(flag))
     ancestors = []
@@ -82,7 +82,7 @@ def _fusible_parts(flag: Loop, parts: Sequence[Part], live: set[Variable]) -> li
             needed.update(inputs_of(part))
             ancestors.append(part)
     fusible: list[Part] = []
-    computed: set[Variable] = set()
+    computed: set[Edge] = set()
     for part in reversed(ancestors):  # what depends on a loop that is not live is not live either
         if live.isdisjoint(all_outputs_of(part)) and (
             isinstance(part, Loop) or not computed.isdisjoint(inputs_of(part))

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...graph.function import Function
-from ...graph.variable import Variable, producer
+from ...graph.function import Node
+from ...graph.variable import Edge, producer
 from .parts import resolve
 
 Range = tuple[int, slice]  # an axis, counted from the last (-1), and the part of it that is used
@@ -20,8 +20,8 @@ Range = tuple[int, slice]  # an axis, counted from the last (-1), and the part o
 class Indices:
     """An input or constant whose elements, in these ranges, are all used as indices into an axis of `size` elements."""
 
-    node: Function
-    source: Variable
+    node: Node
+    source: Edge
     size: int
     ranges: tuple[Range, ...] = ()
 
@@ -32,7 +32,7 @@ class Indices:
         return samples
 
 
-def indices_of(nodes: Iterable[Function], known: Collection[Variable]) -> list[Indices]:
+def indices_of(nodes: Iterable[Node], known: Collection[Edge]) -> list[Indices]:
     """The indices of nodes, as far as they are fed or constants, and the size of the axis is known.
 
     `known`: variables that are fed, although they are computed.
@@ -45,7 +45,7 @@ def indices_of(nodes: Iterable[Function], known: Collection[Variable]) -> list[I
     return found
 
 
-def _sources(indices: Indices, known: Collection[Variable]) -> Iterator[Indices]:
+def _sources(indices: Indices, known: Collection[Edge]) -> Iterator[Indices]:
     """The indices in terms of the inputs and constants that their elements come from, if these are not computed."""
     variable, node = indices.source, producer(indices.source)
     if node is None:
@@ -63,7 +63,7 @@ def _sources(indices: Indices, known: Collection[Variable]) -> Iterator[Indices]
             yield from _sources(replace(indices, source=operand, ranges=((part.axis, used), *indices.ranges)), known)
 
 
-def are_in_range(indices: Variable, size: int) -> bool:
+def are_in_range(indices: Edge, size: int) -> bool:
     """True if a variable has only indices from 0 to below `size`, whatever is fed, or is a constant.
 
     Of constants this is checked before each run.

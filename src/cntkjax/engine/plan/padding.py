@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...graph.axis import Axis
-from ...graph.function import Function
+from ...graph.function import Node
 from ...graph.shape import FREE
-from ...graph.variable import Leaf, Variable, value_of
+from ...graph.variable import Edge, Leaf, value_of
 
 FAR = 1e30  # beyond all values in data: the exponential of its negative is 0
 ANYTHING = float(np.nan)  # a value in padding of which nothing is known; it equals no number
@@ -29,7 +29,7 @@ class PaddedOperand:
     `unpacked_axis`: the sequence axis whose steps they are.
     """
 
-    variable: Variable
+    variable: Edge
     padding: float | None
     unpacked_axis: Axis | None = None
 
@@ -56,12 +56,12 @@ class PaddedOperand:
         return any(axis in (self.step_axis, Axis.all_static_axes()) for axis in axes)
 
 
-def depends_on_padding(nodes: Iterable[tuple[Function, Sequence[Variable]]], outputs: Sequence[Variable]) -> bool:
+def depends_on_padding(nodes: Iterable[tuple[Node, Sequence[Edge]]], outputs: Sequence[Edge]) -> bool:
     """True if an output may depend on the number of steps to which sequences are padded.
 
     `nodes` are those of a plan with their operands, in the order of computation.
     """
-    known: dict[Variable, PaddedOperand] = {}
+    known: dict[Edge, PaddedOperand] = {}
     for node, operands in nodes:
         primitive, attributes, output = node.primitive, node.node_attributes, node.node_outputs[0]
         if primitive.unpacks_sequences:
@@ -84,7 +84,7 @@ def depends_on_padding(nodes: Iterable[tuple[Function, Sequence[Variable]]], out
     return any(v in known for v in outputs)
 
 
-def _steps_face_others(node: Function, operands: Sequence[PaddedOperand]) -> bool:
+def _steps_face_others(node: Node, operands: Sequence[PaddedOperand]) -> bool:
     """True if the steps of an operand meet a dimension of another one that is not an axis of steps."""
     facing = node.primitive.facing_sizes(node.node_attributes, [v.variable.shape for v in operands])
     return any(FREE in sizes and any(size != FREE for size in sizes) for sizes in facing)

@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 
-from ...graph.function import Function
-from ...graph.variable import Variable
+from ...graph.function import Node
+from ...graph.variable import Edge
 from .parts import Loop, Part, inputs_of, nodes_of
 
 StageKey = tuple[int, Hashable]  # how many borders of subgraphs lie before the stage, and its subgraph
@@ -25,14 +25,14 @@ class Stage:
     `inputs`: what other stages compute for it; `outputs`: what is needed outside of it; of a function, all it returns.
     """
 
-    inputs: list[Variable]
-    outputs: list[Variable]
-    function: Function | None
+    inputs: list[Edge]
+    outputs: list[Edge]
+    function: Node | None
 
 
-def partition(parts: Sequence[Part], outputs: Sequence[Variable]) -> list[Stage]:
+def partition(parts: Sequence[Part], outputs: Sequence[Edge]) -> list[Stage]:
     """The stages of a plan with these parts and outputs, in the order of computation."""
-    on_host: dict[Part, Function] = {
+    on_host: dict[Part, Node] = {
         part: part for part in parts if not isinstance(part, Loop) and part.primitive.runs_on_host
     }
     stage_of = _assign_stages(parts, on_host)
@@ -41,7 +41,7 @@ def partition(parts: Sequence[Part], outputs: Sequence[Variable]) -> list[Stage]
         stages[stage_of[part]].append(part)
     producer = {v: part for part in parts for v in _outputs(part)}
 
-    def stage_inputs(part: Part) -> list[Variable]:
+    def stage_inputs(part: Part) -> list[Edge]:
         return [v for v in inputs_of(part) if v in producer and stage_of[producer[v]] != stage_of[part]]
 
     needed = {v for part in parts for v in stage_inputs(part)} | set(outputs)
@@ -59,15 +59,15 @@ class _DisjointSets:
     """Union-find over parts and variables."""
 
     def __init__(self) -> None:
-        self._parent: dict[Part | Variable, Part | Variable] = {}
+        self._parent: dict[Part | Edge, Part | Edge] = {}
 
-    def find(self, x: Part | Variable) -> Part | Variable:
+    def find(self, x: Part | Edge) -> Part | Edge:
         """The representative of the set of x."""
         while (parent := self._parent.setdefault(x, x)) is not x:
             x = parent
         return x
 
-    def union(self, x: Part | Variable, y: Part | Variable) -> None:
+    def union(self, x: Part | Edge, y: Part | Edge) -> None:
         """Merge the sets of x and y; the representative is that of y."""
         self._parent[self.find(x)] = self.find(y)
 
@@ -76,7 +76,7 @@ def _assign_stages(parts: Sequence[Part], on_host: Collection[Part]) -> dict[Par
     """The stage of each part."""
     subgraphs = _subgraphs(parts, on_host)
     stage_of: dict[Part, StageKey] = {}
-    producer: dict[Variable, Part] = {}
+    producer: dict[Edge, Part] = {}
     for part in parts:
         subgraph = subgraphs.find(part)
         before = [stage_of[producer[v]] for v in inputs_of(part) if v in producer]
@@ -88,10 +88,10 @@ def _assign_stages(parts: Sequence[Part], on_host: Collection[Part]) -> dict[Par
 def _subgraphs(parts: Sequence[Part], on_host: Collection[Part]) -> _DisjointSets:
     """The parts and their variables, grouped by batch size."""
     subgraphs = _DisjointSets()
-    users: dict[Variable, set[Part]] = defaultdict(set)
+    users: dict[Edge, set[Part]] = defaultdict(set)
     for part in reversed(parts):
         if part not in on_host:
-            members: list[Part | Variable] = [v for v in (*inputs_of(part), *_outputs(part)) if v.dynamic_axes]
+            members: list[Part | Edge] = [v for v in (*inputs_of(part), *_outputs(part)) if v.dynamic_axes]
             if not members:  # it is computed where it is needed, if that is a single subgraph
                 using = {subgraphs.find(user) for v in _outputs(part) for user in users[v]}
                 members = [*using] if len(using) == 1 and using.isdisjoint(on_host) else []
@@ -102,5 +102,5 @@ def _subgraphs(parts: Sequence[Part], on_host: Collection[Part]) -> _DisjointSet
     return subgraphs
 
 
-def _outputs(part: Part) -> list[Variable]:
+def _outputs(part: Part) -> list[Edge]:
     return [v for node in nodes_of(part) for v in node.node_outputs]

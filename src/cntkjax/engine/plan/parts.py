@@ -8,12 +8,12 @@ from functools import cached_property
 from typing import TypeAlias
 
 from ...graph.axis import Axis
-from ...graph.function import Function
-from ...graph.variable import Variable, block_operand, producer
+from ...graph.function import Node
+from ...graph.variable import Edge, block_operand, producer
 from .rewrite import rewritten
 
 
-def resolve(variable: Variable, expand: Callable[[Function], Function] = rewritten) -> Variable:
+def resolve(variable: Edge, expand: Callable[[Node], Node] = rewritten) -> Edge:
     """The variable that is actually computed: the output of a node, a leaf or an argument, never that of a block.
 
     The output of a block is that of the graph inside it, and an argument inside is the block's operand. What a rewrite
@@ -39,43 +39,43 @@ class Loop:
     in all sequences; `fused_parts` are these loops and nodes, in order (`early_exit.fuse_early_exit`).
     """
 
-    delays: list[Function]
-    nodes: list[Function]  # without the delays
+    delays: list[Node]
+    nodes: list[Node]  # without the delays
     axis: Axis
     reverse: bool
-    outputs: list[Variable] = field(default_factory=list)
+    outputs: list[Edge] = field(default_factory=list)
     fused_parts: list[Part] = field(default_factory=list)
 
     @cached_property
-    def all_outputs(self) -> set[Variable]:
+    def all_outputs(self) -> set[Edge]:
         """Everything that is computed in the loop."""
         return all_outputs_of(self)
 
 
-Part: TypeAlias = Function | Loop
+Part: TypeAlias = Node | Loop
 
 
-def nodes_of(part: Part) -> Sequence[Function]:
+def nodes_of(part: Part) -> Sequence[Node]:
     """The nodes of a part; of a loop the delays first."""
     return (*part.delays, *part.nodes) if isinstance(part, Loop) else (part,)
 
 
-def inputs_of(part: Part) -> list[Variable]:
+def inputs_of(part: Part) -> list[Edge]:
     """The operands of all nodes of a part; of a loop including those that it computes itself."""
     return [resolve(v) for node in nodes_of(part) for v in node.node_inputs]
 
 
-def outputs_of(part: Part) -> list[Variable]:
+def outputs_of(part: Part) -> list[Edge]:
     """The outputs of a part; of a loop only those that are used outside of it."""
     return part.outputs if isinstance(part, Loop) else list(part.node_outputs)
 
 
-def all_outputs_of(part: Part) -> set[Variable]:
+def all_outputs_of(part: Part) -> set[Edge]:
     """The outputs of all nodes of a part, used outside of it or not."""
     return {v for node in nodes_of(part) for v in node.node_outputs}
 
 
-def operand_nodes(node: Function) -> Iterator[Function]:
+def operand_nodes(node: Node) -> Iterator[Node]:
     """The nodes that compute the operands of a node."""
     for v in node.node_inputs:
         owner = producer(resolve(v))

@@ -11,9 +11,9 @@ import numpy as np
 from ...graph.axis import Axis
 from ...graph.build import edits
 from ...graph.errors import explain
-from ...graph.function import Function
+from ...graph.function import Node
 from ...graph.shape import INFERRED, is_unknown
-from ...graph.variable import Leaf, Variable, producer
+from ...graph.variable import Edge, Leaf, producer
 from .components import parts_of
 from .early_exit import fuse_early_exit
 from .indices import Indices, indices_of
@@ -35,7 +35,7 @@ class Plan:
             AxisError for a loop along different sequence axes.
     """
 
-    def __init__(self, outputs: Sequence[Variable], known: Sequence[Variable] = ()) -> None:
+    def __init__(self, outputs: Sequence[Edge], known: Sequence[Edge] = ()) -> None:
         self.requested = tuple(outputs)  # kept alive, so that no other variable gets one of their ids
         self.outputs = [resolve(v) for v in outputs]
         self.known = frozenset(known)
@@ -58,12 +58,12 @@ class Plan:
             if isinstance(part, Loop):
                 part.outputs = self._used_outside(part)
 
-    def _operand_nodes(self, node: Function) -> Iterator[Function]:
+    def _operand_nodes(self, node: Node) -> Iterator[Node]:
         for v in map(resolve, node.node_inputs):
             if (owner := producer(v)) is not None and v not in self.known:
                 yield owner
 
-    def _used_outside(self, loop: Loop) -> list[Variable]:
+    def _used_outside(self, loop: Loop) -> list[Edge]:
         inside = set(nodes_of(loop))
         used = {resolve(v) for n in self.nodes if n not in inside for v in n.node_inputs} | set(self.outputs)
         return [v for n in nodes_of(loop) for v in n.node_outputs if v in used]
@@ -92,10 +92,10 @@ class Plan:
             lambda node: node.primitive.gathers_rows(node) and _is_sparse(resolve(node.node_inputs[0]))
         ))
 
-    def weights_of(self, matches: Callable[[Function], bool]) -> dict[Leaf, list[Function]]:
+    def weights_of(self, matches: Callable[[Node], bool]) -> dict[Leaf, list[Node]]:
         """Leaves used only as second operands of matching nodes outside of loops, each with these nodes."""
-        weights: dict[Leaf, list[Function]] = {}
-        used_elsewhere: set[Variable] = {*self.outputs, *self.assigned}
+        weights: dict[Leaf, list[Node]] = {}
+        used_elsewhere: set[Edge] = {*self.outputs, *self.assigned}
         inside = {n for part in self.parts if isinstance(part, Loop) for n in nodes_of(part)}
         for node in self.nodes:
             for place, v in enumerate(map(resolve, node.node_inputs)):
@@ -106,13 +106,13 @@ class Plan:
         return {v: nodes for v, nodes in weights.items() if v not in used_elsewhere}
 
     @cached_property
-    def assigned(self) -> frozenset[Variable]:
+    def assigned(self) -> frozenset[Edge]:
         """Parameters and constants that nodes of the plan write."""
         return frozenset(resolve(n.node_inputs[0]) for n in self.nodes if n.primitive.assigns_operand)
 
     # ---- sequences
     @cached_property
-    def delays(self) -> list[Function]:
+    def delays(self) -> list[Node]:
         """Nodes that look back, where a sequence is cut into the minibatch before."""
         return [n for n in self.nodes if n.primitive.delay < 0]
 
@@ -132,21 +132,21 @@ class Plan:
         return sum(len(group[0].nodes) for group in self.groups if isinstance(group[0], Loop))
 
     @cached_property
-    def equal_lengths(self) -> list[tuple[Variable, Variable]]:
+    def equal_lengths(self) -> list[tuple[Edge, Edge]]:
         """Pairs of variables along different axes whose sequences must have equal lengths, as far as these are fed."""
         return self._pairs_on_different_axes("fed")
 
     @cached_property
-    def computed_equal_lengths(self) -> list[tuple[Variable, Variable]]:
+    def computed_equal_lengths(self) -> list[tuple[Edge, Edge]]:
         """The same, as far as only the program knows the lengths."""
         return self._pairs_on_different_axes("computed")
 
-    def _pairs_on_different_axes(self, lengths: Literal["fed", "computed"]) -> list[tuple[Variable, Variable]]:
+    def _pairs_on_different_axes(self, lengths: Literal["fed", "computed"]) -> list[tuple[Edge, Edge]]:
         pairs = [[resolve(v) for v in n.node_inputs[:2]] for n in self.nodes if n.primitive.equal_lengths == lengths]
         return [(a, b) for a, b in pairs if a.sequence_axis and b.sequence_axis and a.sequence_axis != b.sequence_axis]
 
     @cached_property
-    def packed_arrays(self) -> list[tuple[Variable, Variable]]:
+    def packed_arrays(self) -> list[tuple[Edge, Edge]]:
         """Arrays whose first axis becomes the steps of sequences, each with what says how long these are."""
         nodes = [[resolve(v) for v in n.node_inputs] for n in self.nodes if n.primitive.packs_sequences]
         return [(array, lengths) for array, *others in nodes for lengths in others]
@@ -226,7 +226,7 @@ class Plan:
 
         Errors: KeyError if an edit has connected a node to one that is not in the plan.
         """
-        number: dict[Variable, Hashable] = {}
+        number: dict[Edge, Hashable] = {}
         describe = describing()
         for kind, sources in (("leaf", self.leaves), ("argument", self.arguments)):
             number.update({v: (kind, i) for i, v in enumerate(sources)})
@@ -239,12 +239,12 @@ class Plan:
         )
 
 
-def _joins_samples(node: Function) -> bool:
+def _joins_samples(node: Node) -> bool:
     operands, results = (any(v.dynamic_axes for v in ends) for ends in (node.node_inputs, node.node_outputs))
     return operands and not results
 
 
-def _is_sparse(v: Variable) -> bool:
+def _is_sparse(v: Edge) -> bool:
     """True for sparse data, and for values that are computed as sparse samples."""
     node = producer(v)
     if v.is_sparse or node is None:

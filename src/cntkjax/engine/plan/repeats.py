@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple, TypeAlias
 
-from ...graph.function import Function
+from ...graph.function import Node
 from ...graph.shape import is_known
-from ...graph.variable import Leaf, Variable
+from ...graph.variable import Edge, Leaf
 from .parts import Loop, Part, all_outputs_of, inputs_of, resolve
 from .structure import describing, node_structure
 
@@ -45,20 +45,20 @@ class Repeat:
     elsewhere, apart from what the last piece carries.
     """
 
-    pieces: list[list[Function]]
-    apart: list[Function]
+    pieces: list[list[Node]]
+    apart: list[Node]
     carried: list[Output]
-    initial: list[Variable]
-    own: list[tuple[Variable, ...]]
+    initial: list[Edge]
+    own: list[tuple[Edge, ...]]
     outputs: list[Output]
 
-    def variable(self, piece: int, output: Output) -> Variable:
+    def variable(self, piece: int, output: Output) -> Edge:
         """An output of a piece."""
         node, number = output
         return self.pieces[piece][node].node_outputs[number]
 
 
-def repeats(parts: Sequence[Part], outputs: Sequence[Variable]) -> list[Part | Repeat]:
+def repeats(parts: Sequence[Part], outputs: Sequence[Edge]) -> list[Part | Repeat]:
     """The parts in an order of computation, where repeated pieces are one item."""
     rest, ordered = list(parts), list[Part | Repeat]()
     while len(rest) >= LEAST_NODES and (found := _Search(rest, outputs).best()) is not None:
@@ -72,18 +72,18 @@ def repeats(parts: Sequence[Part], outputs: Sequence[Variable]) -> list[Part | R
 class _Search:
     """The search for the repeat of a plan's parts that carries least."""
 
-    def __init__(self, parts: Sequence[Part], outputs: Sequence[Variable]) -> None:
+    def __init__(self, parts: Sequence[Part], outputs: Sequence[Edge]) -> None:
         self.parts, self.requested = parts, frozenset(outputs)
         self.describe = describing()
         self.maker = {v: part for part in parts for v in all_outputs_of(part)}
         self.operands = {part: list(map(resolve, part.node_inputs)) for part in parts if not isinstance(part, Loop)}
         self.structure = {node: self._structure(node) for node in self.operands}
-        self.readers: dict[Variable, list[Part]] = {}
+        self.readers: dict[Edge, list[Part]] = {}
         for part in parts:
             for v in dict.fromkeys(inputs_of(part)):
                 self.readers.setdefault(v, []).append(part)
 
-    def _structure(self, node: Function) -> Hashable:
+    def _structure(self, node: Node) -> Hashable:
         """What a node computes from operands of whatever kind; nothing is like a node that has effects."""
         if not _is_pure(node):
             return id(node)
@@ -101,11 +101,11 @@ class _Search:
                 break
         return best
 
-    def _chains(self) -> list[tuple[Function, ...]]:
+    def _chains(self) -> list[tuple[Node, ...]]:
         """Groups of nodes that may be a chain, in order: those that are equal, with what they read, down to a depth."""
         numbers: dict[Hashable, int] = {}
         labels: dict[Part, Hashable] = {n: numbers.setdefault(s, len(numbers)) for n, s in self.structure.items()}
-        groups: dict[tuple[int, Hashable], list[Function]] = {}
+        groups: dict[tuple[int, Hashable], list[Node]] = {}
         for depth in range(_COMPARED):
             numbers = {}
             labels = {
@@ -117,18 +117,18 @@ class _Search:
         distinct = dict.fromkeys(tuple(group) for group in groups.values() if len(group) >= LEAST_PIECES)
         return list(distinct)
 
-    def _readers_of(self, chain: Sequence[Function]) -> int:
+    def _readers_of(self, chain: Sequence[Node]) -> int:
         """How many parts read a node in the middle of a chain: most read what is carried from piece to piece."""
         return sum(len(self.readers.get(v, ())) for v in chain[len(chain) // 2].node_outputs)
 
-    def _label(self, v: Variable, labels: Mapping[Part, Hashable]) -> Hashable:
+    def _label(self, v: Edge, labels: Mapping[Part, Hashable]) -> Hashable:
         """Parameters are told apart, as those of the gates in a cell; constants are not, as each piece has its own."""
         maker = self.maker.get(v)
         if maker is None:
             return v if v.is_parameter else self.describe(v)
         return labels.get(maker, id(maker))
 
-    def _repeat(self, chain: Sequence[Function]) -> tuple[list[Part], Repeat] | None:
+    def _repeat(self, chain: Sequence[Node]) -> tuple[list[Part], Repeat] | None:
         """The longest run of equal pieces along a chain, and all that is computed before."""
         pieces = self._pieces(chain)
         place = {node: (i, k) for i, piece in enumerate(pieces) for k, node in enumerate(piece)}
@@ -140,13 +140,13 @@ class _Search:
         before = [part for piece in pieces[:begin] for part in piece]
         return None if repeat is None else (before, repeat)
 
-    def _pieces(self, chain: Sequence[Function]) -> list[list[Part]]:
+    def _pieces(self, chain: Sequence[Node]) -> list[list[Part]]:
         """For each node of a chain what it depends on and those before do not, in an order that follows operands."""
         visited: set[Part] = set()
         return [piece for node in chain if (piece := list(self._new_ancestors(node, visited)))]
 
     def _new_ancestors(self, node: Part, visited: set[Part]) -> Iterator[Part]:
-        waiting: list[tuple[Part, Iterator[Variable]]] = []
+        waiting: list[tuple[Part, Iterator[Edge]]] = []
 
         def enter(part: Part) -> None:
             if part not in visited:
@@ -177,7 +177,7 @@ class _Search:
             form.append((tuple(sources), (node.primitive.name, shapes) if is_free else self.structure[node]))
         return tuple(form)
 
-    def _source(self, v: Variable, number: int, place: Place) -> OperandSource | None:
+    def _source(self, v: Edge, number: int, place: Place) -> OperandSource | None:
         """Where an operand of a piece is computed; None if outside of it and of the piece before."""
         maker = self.maker.get(v)
         if maker is None or isinstance(maker, Loop) or place[maker][0] < number - 1:
@@ -189,7 +189,7 @@ class _Search:
         self, all_pieces: Sequence[Sequence[Part]], begin: int, end: int, place: Place
     ) -> Repeat | None:
         """The repeat of a run of pieces; None if they need more than `Repeat` can say."""
-        pieces: list[list[Function]] = [list(piece) for piece in all_pieces[begin:end]]  # type: ignore[arg-type]
+        pieces: list[list[Node]] = [list(piece) for piece in all_pieces[begin:end]]  # type: ignore[arg-type]
         apart = self._apart(pieces, place)
         repeated = [k for k in range(len(pieces[0])) if k not in apart]
         carried, own = self._entering(pieces, apart, begin, place)
@@ -208,11 +208,11 @@ class _Search:
         )
 
     def _entering(
-        self, pieces: Sequence[Sequence[Function]], apart: set[int], begin: int, place: Place
-    ) -> tuple[dict[Output, Variable], list[tuple[Variable, ...]]]:
+        self, pieces: Sequence[Sequence[Node]], apart: set[int], begin: int, place: Place
+    ) -> tuple[dict[Output, Edge], list[tuple[Edge, ...]]]:
         """What pieces read of the ones before, with what the first one reads there, and of values of their own."""
-        carried: dict[Output, Variable] = {}
-        own: dict[tuple[Variable, ...], None] = {}
+        carried: dict[Output, Edge] = {}
+        own: dict[tuple[Edge, ...], None] = {}
         for k, nodes in enumerate(zip(*pieces, strict=True)):
             for variables in [] if k in apart else zip(*(self.operands[node] for node in nodes), strict=True):
                 source = self._source(variables[0], begin, place)
@@ -222,7 +222,7 @@ class _Search:
                     carried[source.node, source.number] = variables[0]
         return carried, list(own)
 
-    def _apart(self, pieces: Sequence[Sequence[Function]], place: Place) -> set[int]:
+    def _apart(self, pieces: Sequence[Sequence[Node]], place: Place) -> set[int]:
         """The places of nodes that differ between pieces, and of what these read in their piece."""
         apart = {k for k, nodes in enumerate(zip(*pieces, strict=True)) if len({self.structure[n] for n in nodes}) > 1}
         members = set(pieces[0])
@@ -232,12 +232,12 @@ class _Search:
                 apart |= {place[m][1] for m in makers if m in members}
         return apart
 
-    def _is_small(self, own: Iterable[tuple[Variable, ...]]) -> bool:
+    def _is_small(self, own: Iterable[tuple[Edge, ...]]) -> bool:
         """Whether little is stacked of leaves that pieces have of their own."""
         leaves = [variables[0] for variables in own if isinstance(variables[0], Leaf)]
         return all(is_known(v.shape) for v in leaves) and sum(prod(v.shape) for v in leaves) <= MOST_STACKED
 
-    def _is_read(self, variables: Iterable[Variable], inside: set[Function]) -> bool:
+    def _is_read(self, variables: Iterable[Edge], inside: set[Node]) -> bool:
         """Whether any is read elsewhere."""
         readers = (reader for v in variables for reader in self.readers.get(v, ()))
         return not self.requested.isdisjoint(variables) or any(reader not in inside for reader in readers)
@@ -253,7 +253,7 @@ def _longest_run(forms: Sequence[Hashable]) -> tuple[int, int]:
     return best
 
 
-def _is_pure(node: Function) -> bool:
+def _is_pure(node: Node) -> bool:
     """True for nodes that only compute values of samples: no random numbers, state, Python code, or other axes."""
     p = node.primitive
     has_effects = p.calls_python or p.assigns_operand or p.recomputes_operands or p.running_operands != slice(0)

@@ -12,25 +12,25 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ...graph.build import edits
-from ...graph.function import Function
+from ...graph.function import Node
 from ...graph.public import classes
-from ...graph.variable import Variable, VariableKind, set_type
+from ...graph.variable import Edge, VariableKind, set_type
 
 
 class Rewrite(NamedTuple):
     """The node that computes the same as a matched block or node."""
 
     primitive: Any
-    operands: list[Variable]
+    operands: list[Edge]
     attributes: dict[str, Any]
 
 
-Rule = Callable[[Function], Rewrite | None]  # None: the rule does not apply
+Rule = Callable[[Node], Rewrite | None]  # None: the rule does not apply
 BLOCK_RULES: dict[str, Rule] = {}  # by the name of the block
 NODE_RULES: dict[str, Rule] = {}  # by the name of the primitive
 
 
-def rewritten(function: Function) -> Function:
+def rewritten(function: Node) -> Node:
     """The node that computes the outputs of a block or node.
 
     That is the replacement if a rule applies; otherwise, of a block, the root of the graph inside; of a node, itself.
@@ -48,8 +48,8 @@ def rewritten(function: Function) -> Function:
 
 
 def _replacement(
-    function: Function, root: Function, rewrite: Rewrite | None, previous: Function | None
-) -> Function | None:
+    function: Node, root: Node, rewrite: Rewrite | None, previous: Node | None
+) -> Node | None:
     """The node that a rewrite describes: the previous one if that is unchanged, since plans hold it."""
     if rewrite is None:
         return None

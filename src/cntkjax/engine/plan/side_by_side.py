@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from ...graph.variable import Variable
+from ...graph.variable import Edge
 from .parts import Loop, Part, all_outputs_of, inputs_of
 from .structure import loop_structure
 
@@ -16,7 +16,7 @@ def side_by_side(parts: Sequence[Part]) -> list[list[Part]]:
     """
     if sum(isinstance(part, Loop) for part in parts) < 2:
         return [[part] for part in parts]
-    loops_above: dict[Variable, int] = {}
+    loops_above: dict[Edge, int] = {}
     groups: dict[tuple[int, bool, Hashable], list[Part]] = {}
     for number, part in enumerate(parts):
         depth = max((loops_above.get(v, 0) for v in inputs_of(part)), default=0)

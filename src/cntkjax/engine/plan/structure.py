@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from ...graph.axis import Axis
-from ...graph.function import CUSTOM, Function
-from ...graph.variable import Variable
+from ...graph.function import CUSTOM, Node
+from ...graph.variable import Edge
 from .parts import Loop, resolve
 
-Describe = Callable[[Variable], Hashable]
+Describe = Callable[[Edge], Hashable]
 # A program takes random keys as arguments, and axes are distinguished by their place in the graph, not by name.
 _NOT_STRUCTURE = ("rngSeed", "rngOffset", "newDynamicAxes", CUSTOM)
 
@@ -21,7 +21,7 @@ def describing() -> Describe:
     """Describe variables: shape, type and axes, where sequence axes are numbered in the order in which they appear."""
     axes: dict[Axis, int] = {}
 
-    def describe(v: Variable) -> Hashable:
+    def describe(v: Edge) -> Hashable:
         numbered = tuple(axes.setdefault(a, len(axes)) if a.is_sequence_axis else a.name for a in v.dynamic_axes)
         return v.shape, v.dtype, numbered, v.is_sparse
 
@@ -29,7 +29,7 @@ def describing() -> Describe:
 
 
 def node_structure(
-    node: Function, number: Mapping[Variable, Hashable], describe: Describe
+    node: Node, number: Mapping[Edge, Hashable], describe: Describe
 ) -> tuple[Hashable, ...]:
     """What a node computes from its operands, which are `number`ed."""
     return (
@@ -44,7 +44,7 @@ def node_structure(
 def loop_structure(loop: Loop) -> Hashable:
     """What a loop computes from the values outside of it, whether it runs from the first step or from the last."""
     nodes = (*loop.delays, *loop.nodes)
-    number: dict[Variable, Hashable] = {v: (i, k) for i, n in enumerate(nodes) for k, v in enumerate(n.node_outputs)}
+    number: dict[Edge, Hashable] = {v: (i, k) for i, n in enumerate(nodes) for k, v in enumerate(n.node_outputs)}
     outside = dict.fromkeys(v for n in nodes for v in map(resolve, n.node_inputs) if v not in number)
     number |= {v: i for i, v in enumerate(outside)}
     describe = describing()

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 
 from ..._typing import AnyArray, Array
 from ...graph.axis import Axis
-from ...graph.function import Function
-from ...graph.variable import Variable
+from ...graph.function import Node
+from ...graph.variable import Edge
 from ..data.layout import Batch, Layout
 from ..data.sparse import Sparse
 from ..lower.values import Context, Traced
@@ -26,7 +26,7 @@ def make_context(
     """The context of a plan's operations, from the inputs of a program."""
     indices = {node: i for i, node in enumerate(plan.random)}
 
-    def stream_of(node: Function) -> tuple[Array, Array]:
+    def stream_of(node: Node) -> tuple[Array, Array]:
         assert random is not None  # only nodes in plan.random ask
         seed, offset = random.keys[indices[node]]
         return jax.random.key(seed), offset
@@ -38,7 +38,7 @@ def make_context(
     return ctx
 
 
-def value_of_argument(variable: Variable, data: AnyArray | Sparse) -> Traced:
+def value_of_argument(variable: Edge, data: AnyArray | Sparse) -> Traced:
     """The value of what is fed for a variable, in its type; see `feeds.fed_array` for integers."""
     if isinstance(data, Sparse) or not jnp.issubdtype(data.dtype, jnp.integer):
         return Traced(data, variable.dynamic_axes)

@@ -8,7 +8,7 @@ from typing import Any
 from ..._typing import PyTree
 from ...graph.cells import Changes
 from ...graph.errors import AxisError, BatchSizeError
-from ...graph.variable import Variable, producer
+from ...graph.variable import Edge, producer
 from ..lower.carry import Memory
 from ..lower.lower import execute
 from ..lower.values import Context, Environment
@@ -25,9 +25,9 @@ from .state import StateChanges, changes_of_cells, computed_lengths_error, leaf_
 
 
 def evaluate(
-    outputs: Sequence[Variable], feeds: Feeds, training: bool = False, memory: Memory | None = None,
+    outputs: Sequence[Edge], feeds: Feeds, training: bool = False, memory: Memory | None = None,
     assign: bool = True, callback_results: CallbackResults | None = None, random: RandomState | None = None,
-    known: Sequence[Variable] = (), write_state: bool = True,
+    known: Sequence[Edge] = (), write_state: bool = True,
 ) -> list[Result]:
     """Compute outputs.
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..._typing import AnyArray, Array, PyTree
-from ...graph.variable import Leaf, Variable
+from ...graph.variable import Edge, Leaf
 from ..data.ragged import Ragged
 from ..lower.carry import Memory
 from ..lower.lower import execute
@@ -32,9 +32,9 @@ _Cotangent: TypeAlias = "PackedArray | tuple[AnyArray, np.ndarray]"
 
 
 def gradients(
-    outputs: Sequence[Variable], roots: Mapping[Variable, Feed | None], wrt: Sequence[Variable], feeds: Feeds,
+    outputs: Sequence[Edge], roots: Mapping[Edge, Feed | None], wrt: Sequence[Edge], feeds: Feeds,
     random: RandomState | None = None, memory: Memory | None = None, callback_results: CallbackResults | None = None,
-    known: Sequence[Variable] = (),
+    known: Sequence[Edge] = (),
 ) -> tuple[list[Result], list[Result]]:
     """Gradients of roots with respect to leaves and arguments, summed over samples for leaves; and outputs.
 
@@ -85,13 +85,13 @@ class _InputPlace(NamedTuple):
     place: int
 
     @classmethod
-    def find(cls, plan: Plan, variable: Variable) -> _InputPlace | None:
+    def find(cls, plan: Plan, variable: Edge) -> _InputPlace | None:
         """The place of a variable in a plan; None if no output depends on it."""
         if isinstance(variable, Leaf) and variable in plan.leaves:
             return cls(True, plan.leaves.index(variable))
         return cls(False, plan.arguments.index(variable)) if variable in plan.arguments else None
 
-    def variable(self, plan: Plan) -> Variable:
+    def variable(self, plan: Plan) -> Edge:
         """The variable at this place."""
         return plan.leaves[self.place] if self.is_leaf else plan.arguments[self.place]
 
@@ -102,7 +102,7 @@ class _InputPlace(NamedTuple):
         return None if grid is None else (grid.row, grid.start, grid.length)
 
 
-def _pack_cotangent(root: Variable, feed: Feed, minibatch: PackedMinibatch) -> _Cotangent:
+def _pack_cotangent(root: Edge, feed: Feed, minibatch: PackedMinibatch) -> _Cotangent:
     """The cotangent of a root in the grid of its sequences, as far as this is known on the host."""
     if not isinstance(feed, Ragged):
         return feed
@@ -118,7 +118,7 @@ def _pack_cotangent(root: Variable, feed: Feed, minibatch: PackedMinibatch) -> _
     return feed.data, begins  # type: ignore[return-value]
 
 
-def _place_cotangent(ctx: Context, root: Variable, cotangent: _Cotangent) -> Array:
+def _place_cotangent(ctx: Context, root: Edge, cotangent: _Cotangent) -> Array:
     """What `_pack_cotangent` returned in the grid of the root, also if that was created in the program."""
     if not isinstance(cotangent, tuple):
         return cotangent  # type: ignore[return-value]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ...graph.errors import IndexRangeError, explain
-from ...graph.variable import Leaf, Variable, value_of
+from ...graph.variable import Edge, Leaf, value_of
 from ..data.ragged import Ragged
 from ..plan.indices import Indices
 from ..plan.parts import resolve
@@ -45,7 +45,7 @@ def check_constant_indices(plan: Plan) -> None:
         plan.checked_values[number] = value
 
 
-def _check_fed(indices: Indices, fed: Mapping[Variable, object]) -> None:
+def _check_fed(indices: Indices, fed: Mapping[Edge, object]) -> None:
     feed = fed[indices.source]
     data = feed.data if isinstance(feed, Ragged) else feed
     if not isinstance(data, np.ndarray):

@@ -14,7 +14,7 @@ from ..._typing import AnyArray, Array
 from ...graph.axis import Axis
 from ...graph.errors import AxisError, BatchSizeError, ShapeError, explain
 from ...graph.shape import filled
-from ...graph.variable import Variable
+from ...graph.variable import Edge
 from ..data.layout import Batch, Layout
 from ..data.packing import Grid, bucket, with_padding
 from ..data.ragged import Ragged, SparseRows
@@ -32,7 +32,7 @@ from .shape_choice import Agreed, Packing, ShapeChoice, Sizes
 _PACKING = BestEffort("pack a minibatch in a better fitting shape", "it runs in the program that there is")
 
 Feed = Ragged | np.ndarray | jax.Array
-Feeds = Mapping[Variable, Feed]
+Feeds = Mapping[Edge, Feed]
 PackedArray: TypeAlias = "AnyArray | Sparse"
 
 
@@ -189,7 +189,7 @@ class MinibatchPacker:
         return PackedMinibatch(arguments, batch, layouts, grids, signature, past, slots, shape, work, sizes.variant)
 
     def _argument(
-        self, argument: Variable, feed: Feed, width: int, batch: Batch | None, grids: Mapping[Axis, Grid]
+        self, argument: Edge, feed: Feed, width: int, batch: Batch | None, grids: Mapping[Axis, Grid]
     ) -> PackedArray:
         """The packed feed of one argument. `width`: see `Need`."""
         if not argument.dynamic_axes:
@@ -262,7 +262,7 @@ def arguments_in_order(plan: Plan, feeds: Feeds) -> list[Feed]:
     return [by_variable[v] for v in plan.arguments]
 
 
-def pad_rows(data: AnyArray | SparseRows, size: int, variable: Variable, width: int = 0) -> PackedArray:
+def pad_rows(data: AnyArray | SparseRows, size: int, variable: Edge, width: int = 0) -> PackedArray:
     """Samples and padding behind them.
 
     Shapes: data [count, *shape] -> [size, *shape]. `width`: see `_pack_sparse`.
@@ -286,7 +286,7 @@ def _own_copy(data: AnyArray) -> AnyArray:
 
 
 def gather_rows(
-    data: AnyArray | SparseRows, index: np.ndarray, variable: Variable, width: int = 0
+    data: AnyArray | SparseRows, index: np.ndarray, variable: Edge, width: int = 0
 ) -> PackedArray:
     """The samples with these indices. `width`: see `_pack_sparse`.
 
@@ -304,7 +304,7 @@ def shape_key(array: PackedArray) -> Hashable:
     return array.shape, array.dtype
 
 
-def unequal_lengths(a: Variable, b: Variable, lengths_a: np.ndarray, lengths_b: np.ndarray) -> AxisError:
+def unequal_lengths(a: Edge, b: Edge, lengths_a: np.ndarray, lengths_b: np.ndarray) -> AxisError:
     """The error for two variables whose sequences would have to be of equal lengths."""
     return AxisError(explain(
         f"sequences that are combined step by step differ in length: "
@@ -313,7 +313,7 @@ def unequal_lengths(a: Variable, b: Variable, lengths_a: np.ndarray, lengths_b: 
     ))
 
 
-def _common_count(arguments: Sequence[Variable], feeds: Sequence[Feed]) -> int:
+def _common_count(arguments: Sequence[Edge], feeds: Sequence[Feed]) -> int:
     counts = {v: f.num_sequences for v, f in zip(arguments, feeds, strict=True) if isinstance(f, Ragged)}
     if len(set(counts.values())) > 1:
         raise BatchSizeError(explain(
@@ -374,7 +374,7 @@ def _check_longest(plan: Plan, feeds: Sequence[Feed]) -> None:
             ))
 
 
-def _pack_sparse(rows: SparseRows, index: np.ndarray, variable: Variable, width: int) -> Sparse:
+def _pack_sparse(rows: SparseRows, index: np.ndarray, variable: Edge, width: int) -> Sparse:
     """The sparse samples with these indices, in the padded form that programs take.
 
     `width`: the number of elements for which a sample has room, if they are not one-hot; 0: as many as it takes.

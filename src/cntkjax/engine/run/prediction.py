@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from ...graph.cells import commit
-from ...graph.variable import Variable, producer
+from ...graph.variable import Edge, producer
 from ..data.ragged import Ragged
 from ..lower.carry import Memory
 from ..xla.platform import matmul_precision
@@ -33,7 +33,7 @@ class Prediction:
     numbers in each call.
     """
 
-    def __init__(self, outputs: Sequence[Variable]) -> None:
+    def __init__(self, outputs: Sequence[Edge]) -> None:
         self.outputs, self.plan = list(outputs), plan_of(outputs)
         self.program: Program = programs.program(self.plan, "predict", evaluation_body, False, quick_start=False)
         self.leaves = leaf_arrays(self.plan)

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
 
 from ...graph.build import edits
-from ...graph.variable import Variable
+from ...graph.variable import Edge
 from ..plan.plan import Plan
 from .program import Body, Program
 
@@ -86,7 +86,7 @@ class ProgramCache:
 programs = ProgramCache()
 
 
-def plan_of(outputs: Sequence[Variable], known: Sequence[Variable] = ()) -> Plan:
+def plan_of(outputs: Sequence[Edge], known: Sequence[Edge] = ()) -> Plan:
     """The plan for some outputs, cached on the first of them until a graph is edited. `known`: see `Plan`."""
     # On the variable, not in a weak dictionary: a plan refers to its outputs, and both are to be freed together.
     plans: dict[tuple[int, ...], Plan] = outputs[0].__dict__.setdefault("_plans", {})

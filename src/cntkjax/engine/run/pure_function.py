@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from ..._typing import Array, ArrayLike
 from ...graph.axis import Axis
 from ...graph.errors import ShapeError, explain
-from ...graph.function import Function
-from ...graph.variable import Variable
+from ...graph.function import Node
+from ...graph.variable import Edge
 from ..data.layout import Batch, Layout
 from ..lower.lower import execute
 from ..lower.values import Context, Traced
@@ -36,7 +36,7 @@ def run(
     layouts = {x.axis: x.layout for x in reversed(inputs) if x.axis is not None}
     indices = {node: i for i, node in enumerate(plan.random)}
 
-    def stream_of(node: Function) -> tuple[Array, int]:
+    def stream_of(node: Node) -> tuple[Array, int]:
         return key, indices[node]
 
     ctx = Context(training, batch, layouts, stream_of, looped_nodes=plan.looped_nodes)
@@ -50,7 +50,7 @@ def run(
 class _SequenceInput:
     """An argument's array, and the layout of its sequences: each in a row of its own."""
 
-    def __init__(self, variable: Variable, data: ArrayLike, lengths: ArrayLike | None) -> None:
+    def __init__(self, variable: Edge, data: ArrayLike, lengths: ArrayLike | None) -> None:
         self.variable, self.axis = variable, variable.sequence_axis
         self.data = jnp.asarray(data, variable.dtype)
         self.size: int | None = self.data.shape[0] if variable.dynamic_axes else None

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..._typing import AnyArray
 from ...graph.cells import Changes
-from ...graph.function import Function
+from ...graph.function import Node
 from ...graph.mersenne import MersenneTwister64
 from ...graph.streams import StreamPlace, Streams
 from ...graph.variable import Leaf, value_of
@@ -41,12 +41,12 @@ class NodeRandomState(NamedTuple):
     end: int = 0
 
 
-RandomState: TypeAlias = Mapping[Function, NodeRandomState]
+RandomState: TypeAlias = Mapping[Node, NodeRandomState]
 
 
 def draw_random_state(plan: Plan, streams: Streams, training: bool) -> RandomState:
     """The next random state of a plan's nodes. The streams stay where they are; see `after_drawing`."""
-    states: dict[Function, NodeRandomState] = {}
+    states: dict[Node, NodeRandomState] = {}
     for node in plan.random:
         place = streams.place(node, training)
         drawn = _drawn(node, place, streams.generators) if node.primitive.draws_on_host(node) else None
@@ -98,7 +98,7 @@ class _Generator:
         return self.seed == place.seed and (is_last or place.offset == self.end)
 
 
-def _drawn(node: Function, place: StreamPlace, generators: dict[Function, _Generator]) -> _Generator:
+def _drawn(node: Node, place: StreamPlace, generators: dict[Node, _Generator]) -> _Generator:
     """The generator of a node after drawing its numbers at this place."""
     generator = generators.pop(node, None)  # put back below: what an interrupt leaves half drawn is drawn again
     leaf = resolve(node.node_inputs[0]) if node.node_inputs else None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from ..._typing import AnyArray, Shape
-from ...graph.variable import Variable
+from ...graph.variable import Edge
 from ..data.interchange import ragged_from_grid
 from ..data.ragged import Ragged, SparseRows
 from ..data.sparse import Sparse, dense
@@ -30,7 +30,7 @@ class Result:
     Shapes: data as in `Traced` with a layout; `layout` holds row, start, length, or None without a sequence axis.
     """
 
-    variable: Variable
+    variable: Edge
     data: AnyArray | Sparse
     count: int
     layout: LayoutArrays | None
@@ -81,7 +81,7 @@ class Result:
 
 
 def collect_results(
-    variables: Sequence[Variable], plan: Plan, minibatch: PackedMinibatch, data: Sequence[AnyArray | Sparse | None],
+    variables: Sequence[Edge], plan: Plan, minibatch: PackedMinibatch, data: Sequence[AnyArray | Sparse | None],
     layouts: Mapping[int, LayoutArrays],
 ) -> list[Result]:
     """Results with the data of a program's outputs, except those whose data are None.

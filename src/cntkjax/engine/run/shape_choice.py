@@ -14,7 +14,7 @@ import numpy as np
 
 from ..._best_effort import BestEffort
 from ...graph.axis import Axis
-from ...graph.variable import Variable
+from ...graph.variable import Edge
 from ..data.packing import Grid, first_fit, pack, pack_with_more_rows
 from ..data.shape_policy import Prices, ShapePolicy
 from ..data.shapes import Lengths, MinibatchShape, MinibatchSpace, Need
@@ -76,7 +76,7 @@ class ShapeChoice:
         return self._policies[variant]
 
     def choose(
-        self, sizes: Sequence[Sizes], variables: Sequence[Variable], agreed: Agreed | None = None
+        self, sizes: Sequence[Sizes], variables: Sequence[Edge], agreed: Agreed | None = None
     ) -> list[Packing]:
         """The best shape there is, or else a new one, for the shares of a minibatch.
 
@@ -91,7 +91,7 @@ class ShapeChoice:
         return packings
 
     def _choose(
-        self, sizes: Sequence[Sizes], variables: Sequence[Variable], agreed: Agreed | None
+        self, sizes: Sequence[Sizes], variables: Sequence[Edge], agreed: Agreed | None
     ) -> list[Packing]:
         policy, everyone = self.policy(sizes[0].variant), sizes if agreed is None else agreed.sizes
         need = _need(everyone)
@@ -106,7 +106,7 @@ class ShapeChoice:
             policy.add(packings[0].shape)
         return packings
 
-    def _remember(self, sizes: Sequence[Sizes], variables: Sequence[Variable], agreed: Agreed | None) -> None:
+    def _remember(self, sizes: Sequence[Sizes], variables: Sequence[Edge], agreed: Agreed | None) -> None:
         need = _need(sizes if agreed is None else agreed.sizes)
         if self.policy(sizes[0].variant).record(need):
             for variable in (v for v in variables if v.dynamic_axes):
@@ -175,17 +175,17 @@ def _fills(need: Need, axis: int, shape: MinibatchShape) -> bool:
 
 
 # Programs that are fed by the same variables, as for training and testing, get minibatches of similar sizes.
-_sizes_of: WeakKeyDictionary[Variable, OrderedDict[Hashable, tuple[int, dict[Axis, Lengths]]]] = WeakKeyDictionary()
+_sizes_of: WeakKeyDictionary[Edge, OrderedDict[Hashable, tuple[int, dict[Axis, Lengths]]]] = WeakKeyDictionary()
 
 
-def _remember(variable: Variable, axes: Sequence[Axis], need: Need) -> None:
+def _remember(variable: Edge, axes: Sequence[Axis], need: Need) -> None:
     sizes = _sizes_of.setdefault(variable, OrderedDict())
     sizes[need] = need.number, dict(zip(axes, need.lengths, strict=True))
     while len(sizes) > _CAPACITY:
         sizes.popitem(last=False)
 
 
-def _seen_elsewhere(variables: Sequence[Variable], sizes: Sizes) -> list[Need]:
+def _seen_elsewhere(variables: Sequence[Edge], sizes: Sizes) -> list[Need]:
     """The sizes of minibatches in which these variables were fed to any program."""
     with_batch = next((v for v in variables if v.dynamic_axes), None)
     seen = [] if with_batch is None else list(_sizes_of.get(with_batch, {}).values())

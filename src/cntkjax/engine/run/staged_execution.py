@@ -17,10 +17,10 @@ import numpy as np
 
 from ..._typing import AnyArray, Array
 from ...graph.errors import BatchSizeError, explain
-from ...graph.function import Function
+from ...graph.function import Node
 from ...graph.shape import filled
 from ...graph.streams import Streams
-from ...graph.variable import Leaf, Variable, producer
+from ...graph.variable import Edge, Leaf, producer
 from ..data.ragged import Ragged, SparseRows
 from ..lower.carry import Memory
 from ..lower.rows import Rows
@@ -39,7 +39,7 @@ from .state import leaf_array
 
 
 def evaluate(
-    outputs: Sequence[Variable], feeds: Feeds, training: bool = False, memory: Memory | None = None,
+    outputs: Sequence[Edge], feeds: Feeds, training: bool = False, memory: Memory | None = None,
     assign: bool = True, callback_results: CallbackResults | None = None,
 ) -> list[Result]:
     """As `evaluation.evaluate`, in stages if necessary.
@@ -56,7 +56,7 @@ def evaluate(
 
 
 def gradients(
-    outputs: Sequence[Variable], roots: Mapping[Variable, Feed | None], wrt: Sequence[Variable], feeds: Feeds,
+    outputs: Sequence[Edge], roots: Mapping[Edge, Feed | None], wrt: Sequence[Edge], feeds: Feeds,
     random: RandomState | None = None, memory: Memory | None = None, callback_results: CallbackResults | None = None,
 ) -> tuple[list[Result], list[Result]]:
     """As `gradients.gradients`, in stages if necessary.
@@ -80,13 +80,13 @@ class StagedExecution:
     """
 
     def __init__(
-        self, outputs: Sequence[Variable], feeds: Feeds, error: BatchSizeError, training: bool,
+        self, outputs: Sequence[Edge], feeds: Feeds, error: BatchSizeError, training: bool,
         streams: Streams | None = None, random: RandomState | None = None,
         callback_results: CallbackResults | None = None,
     ) -> None:
         self.outputs, self.plan, self.training = outputs, plan_of(outputs), training
         self._check(feeds, error)
-        self.values: dict[Variable, Feed] = {resolve(v): feed for v, feed in feeds.items()}
+        self.values: dict[Edge, Feed] = {resolve(v): feed for v, feed in feeds.items()}
         with STATE:
             settle()
             # Copies: user functions run between the stages, without the lock, and another thread may train meanwhile.
@@ -95,7 +95,7 @@ class StagedExecution:
         if callback_results is None:
             callback_results = defaultdict(list)
         self.callback_results: CallbackResults = error.callback_results or callback_results
-        self.stage_results: dict[Variable, Result] = {}
+        self.stage_results: dict[Edge, Result] = {}
         self.user_states: dict[Stage, object] = {}  # what user functions keep for their backward call
 
     def _draw(self, streams: Streams) -> RandomState:
@@ -135,14 +135,14 @@ class StagedExecution:
                 self.stage_results.update((r.variable, r) for r in results)
                 self.values.update((r.variable, r.ragged()) for r in results)
 
-    def _operands(self, function: Function) -> list[Feed]:
+    def _operands(self, function: Node) -> list[Feed]:
         return [self.values[resolve(v)] for v in function.node_inputs]
 
     def results(self) -> list[Result]:
         """The results for the outputs, after `forward`."""
         return [self._result(v) for v in self.outputs]
 
-    def _result(self, variable: Variable) -> Result:
+    def _result(self, variable: Edge) -> Result:
         resolved = resolve(variable)
         if resolved in self.stage_results:
             return replace(self.stage_results[resolved], variable=variable)
@@ -150,7 +150,7 @@ class StagedExecution:
             return evaluate_in_one_program([variable], self.values)[0]
         return _as_result(variable, self.values[resolved])
 
-    def backward(self, roots: Mapping[Variable, Feed | None], wrt: Sequence[Variable]) -> list[Result]:
+    def backward(self, roots: Mapping[Edge, Feed | None], wrt: Sequence[Edge]) -> list[Result]:
         """Gradients as `gradients.gradients` computes them, after `forward`."""
         cotangents = _Cotangents()
         for root, cotangent in roots.items():
@@ -168,7 +168,7 @@ class StagedExecution:
         return [self._gradient(v, cotangents.get(resolve(v))) for v in wrt]
 
     def _stage_gradients(
-        self, stage: Stage, cotangents: Mapping[Variable, Feed], targets: set[Variable]
+        self, stage: Stage, cotangents: Mapping[Edge, Feed], targets: set[Edge]
     ) -> list[Result]:
         """Gradients that leave a stage: to other stages, and to `targets`."""
         plan = plan_of([*stage.outputs, *cotangents], stage.inputs)
@@ -182,15 +182,15 @@ class StagedExecution:
         return gradients
 
     def _function_gradients(
-        self, stage: Stage, function: Function, cotangents: Mapping[Variable, Feed]
-    ) -> list[tuple[Variable, Feed]]:
+        self, stage: Stage, function: Node, cotangents: Mapping[Edge, Feed]
+    ) -> list[tuple[Edge, Feed]]:
         """Gradients of the operands of a user function, except those for which it has none."""
         of_outputs = [cotangents[v] if v in cotangents else self._constant(v, 0) for v in stage.outputs]
         gradients = function.primitive.backward_on_host(self.user_states[stage], self._operands(function), of_outputs)
         operands = map(resolve, function.node_inputs)
         return [(v, gradient) for v, gradient in zip(operands, gradients, strict=True) if gradient is not None]
 
-    def _gradient(self, variable: Variable, gradient: Feed | None) -> Result:
+    def _gradient(self, variable: Edge, gradient: Feed | None) -> Result:
         resolved = resolve(variable)
         if gradient is None and isinstance(resolved, Leaf):
             gradient = np.zeros(resolved.shape, resolved.dtype)
@@ -205,19 +205,19 @@ class StagedExecution:
         return data if indices is None else Rows.of(data, indices)
 
     @cached_property
-    def _occurring_rows(self) -> dict[Variable, np.ndarray]:
+    def _occurring_rows(self) -> dict[Edge, np.ndarray]:
         """For each parameter that sparse data look up, the rows that occur in them, ascending."""
 
-        def data(node: Function) -> Feed | None:
+        def data(node: Node) -> Feed | None:
             return self.values.get(resolve(node.node_inputs[0]))
 
-        def indices(node: Function) -> np.ndarray:
+        def indices(node: Node) -> np.ndarray:
             return cast(SparseRows, cast(Ragged, data(node)).data).indices
 
         lookups = self.plan.weights_of(lambda node: node.primitive.looks_up_rows(node) and _is_sparse(data(node)))
         return {p: np.unique(np.concatenate([indices(n) for n in nodes])) for p, nodes in lookups.items()}
 
-    def _constant(self, variable: Variable, number: float) -> Feed:
+    def _constant(self, variable: Edge, number: float) -> Feed:
         """A value of this variable with one number everywhere."""
         feed = self.values[variable]
         if not isinstance(feed, Ragged):
@@ -228,10 +228,10 @@ class StagedExecution:
         return Ragged(np.full((feed.num_samples, *shape), number, variable.dtype), feed.lengths)
 
 
-class _Cotangents(dict[Variable, Feed]):
+class _Cotangents(dict[Edge, Feed]):
     """Cotangents by variable; those from several uses of a variable are summed."""
 
-    def add(self, variable: Variable, cotangent: Feed) -> None:
+    def add(self, variable: Edge, cotangent: Feed) -> None:
         """Add what flows back from one use of the variable."""
         self[variable] = _sum(self[variable], cotangent) if variable in self else cotangent
 
@@ -253,7 +253,7 @@ def _sum(a: Feed, b: Feed) -> Feed:
         return a + cast(Array, b)
 
 
-def _as_result(variable: Variable, feed: Feed) -> Result:
+def _as_result(variable: Edge, feed: Feed) -> Result:
     """The result of a program with these data."""
     if not isinstance(feed, Ragged):
         return Result(variable, feed, 1, None)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import jax
 
-from ...graph.function import Function
-from ...graph.variable import Variable
+from ...graph.function import Node
+from ...graph.variable import Edge
 from ..plan.parts import Loop, nodes_of, resolve
 from ..plan.plan import Plan
 from .compiling import Executable
@@ -38,13 +38,13 @@ def compilation_text(name: str, plan: Plan, arguments: Sequence[PackedArray], ex
     return "\n".join(lines)
 
 
-def _node_text(node: Function) -> str:
+def _node_text(node: Node) -> str:
     operands = [resolve(v) for v in node.node_inputs]
     names = ", ".join(v.name or v.uid for v in operands)
     return f"{node.uid} = {node.op_name}({names}) : {_shapes_text(operands)} -> {_shapes_text(node.node_outputs)}"
 
 
-def _shapes_text(variables: Sequence[Variable]) -> str:
+def _shapes_text(variables: Sequence[Edge]) -> str:
     return ", ".join(repr(v).partition("', ")[2][:-1] for v in variables)
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 import jax
 
 from ..._typing import PyTree
-from ...graph.variable import Variable
+from ...graph.variable import Edge
 from ..data.layout import Batch, Layout
 from ..lower.lower import run_part
 from ..lower.values import Context, Environment, Traced
@@ -28,10 +28,10 @@ def execute_in_segments(plan: Plan, ctx: Context, env: Environment) -> None:
         _run_segment(ctx, parts, leaving, env)
 
 
-def _run_segment(ctx: Context, parts: Sequence[Part], leaving: Sequence[Variable], env: Environment) -> None:
+def _run_segment(ctx: Context, parts: Sequence[Part], leaving: Sequence[Edge], env: Environment) -> None:
     entering = [v for v in dict.fromkeys(u for part in parts for u in inputs_of(part)) if v in env]
     axes = list(ctx.layouts)
-    values: dict[Variable, Traced] = {}
+    values: dict[Edge, Traced] = {}
     inner = ctx
 
     def compute(data: Sequence[PyTree], layouts: Sequence[Layout], batch: Batch | None) -> PyTree:
@@ -58,12 +58,12 @@ def _run_segment(ctx: Context, parts: Sequence[Part], leaving: Sequence[Variable
         ctx.batch = batch
 
 
-def _segments(plan: Plan) -> list[tuple[Sequence[Part], list[Variable]]]:
+def _segments(plan: Plan) -> list[tuple[Sequence[Part], list[Edge]]]:
     """Consecutive parts, with the variables that they compute and that later segments or the outputs need."""
     size = max(math.isqrt(len(plan.parts)), 1)
     runs = [plan.parts[i : i + size] for i in range(0, len(plan.parts), size)]
     needed = set(plan.outputs)
-    segments: list[tuple[Sequence[Part], list[Variable]]] = []
+    segments: list[tuple[Sequence[Part], list[Edge]]] = []
     for parts in reversed(runs):
         segments.append((parts, [v for part in parts for v in outputs_of(part) if v in needed]))
         needed |= {v for part in parts for v in inputs_of(part)}

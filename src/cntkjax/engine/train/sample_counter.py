@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from functools import cached_property
 
-from ...graph.variable import Variable, producer
+from ...graph.variable import Edge, producer
 from ..lower.carry import Memory
 from ..plan.parts import resolve
 from ..plan.plan import Plan
@@ -19,7 +19,7 @@ class SampleCounter:
     `source`: the variable whose samples are counted.
     """
 
-    def __init__(self, criterion: Variable, plan: Plan, memory: Memory) -> None:
+    def __init__(self, criterion: Edge, plan: Plan, memory: Memory) -> None:
         self.source = resolve(_nearest_with_dynamic_axes(criterion))
         self._plan, self._memory = plan, memory
         self._counts: dict[Hashable, int] = {}  # by the signature of minibatches
@@ -38,7 +38,7 @@ class SampleCounter:
         return samples
 
     @cached_property
-    def earliest_source(self) -> Variable:
+    def earliest_source(self) -> Edge:
         """Of the variables with as many samples as `source`, the one that is computed first."""
         if self.source.sequence_axis is None:
             return self.source
@@ -47,7 +47,7 @@ class SampleCounter:
         return next(candidates, self.source)
 
 
-def _nearest_with_dynamic_axes(criterion: Variable) -> Variable:
+def _nearest_with_dynamic_axes(criterion: Edge) -> Edge:
     """The criterion, or the nearest variable below it that has dynamic axes; as in CNTK, first operands come first."""
     pending, seen = [criterion], set()
     while pending:

@@ -20,7 +20,7 @@ import numpy as np
 from ..._typing import PyTree
 from ...graph.cells import Cell, Changes
 from ...graph.errors import AxisError, BatchSizeError, explain
-from ...graph.variable import Leaf, Variable, cell_of, value_of
+from ...graph.variable import Edge, Leaf, cell_of, value_of
 from ..data.ragged import Ragged
 from ..debug.checked import check
 from ..lower.carry import Memory
@@ -109,7 +109,7 @@ class Step:
     """
 
     def __init__(
-        self, criteria: Sequence[Variable], outputs: Sequence[Variable], learners: Sequence[StepLearner],
+        self, criteria: Sequence[Edge], outputs: Sequence[Edge], learners: Sequence[StepLearner],
         memory: Memory | None = None, options: StepOptions = StepOptions(), pending: Cell[Accumulated] | None = None,
     ) -> None:
         self.criteria, self.outputs, self.learners = list(criteria), list(outputs), list(learners)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from ..._typing import Array, DTypeLike, PyTree
-from ...graph.variable import Leaf, Variable
+from ...graph.variable import Edge, Leaf
 from ..lower.lower import execute
 from ..lower.rows import Rows, add_gradients, computed_rows, lookups
 from ..lower.values import Context, Environment, Traced
@@ -76,7 +76,7 @@ class StepBody:
 
         # As in CNTK, user functions get their backward call for arguments too; returning these gradients keeps the
         # calls alive in the compiled program.
-        arguments: list[Variable] = []
+        arguments: list[Edge] = []
         if plan.calls_python:
             arguments = [v for v in plan.arguments if v.needs_gradient and not env[v].is_sparse]
         parameters = [p for group in self.parameters for p in group]
@@ -136,7 +136,7 @@ class StepBody:
         groups = zip(self.parameters, arrays, strict=True)
         return [[f(p, a) for p, a in zip(group, of_group, strict=True)] for group, of_group in groups]
 
-    def _parameter_values(self, arrays: Sequence[Sequence[Array]]) -> dict[Variable, Traced]:
+    def _parameter_values(self, arrays: Sequence[Sequence[Array]]) -> dict[Edge, Traced]:
         groups = zip(self.parameters, arrays, strict=True)
         return {p: Traced(a, ()) for group, of_group in groups for p, a in zip(group, of_group, strict=True)}
 

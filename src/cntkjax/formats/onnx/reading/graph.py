@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .... import ops
-from ....graph.function import Function as GraphFunction
+from ....graph.function import Node
 from ....graph.shape import FREE, Shape
-from ....graph.variable import Variable, producer
+from ....graph.variable import Edge, producer
 from ....ops.functions import Function
 from ....variables import Constant, Parameter
 from ...dictionary import FormatError
@@ -44,11 +44,11 @@ class GraphReader:
         self.outermost: GraphReader = self if outer is None else outer.outermost
         self.unrolled = 0  # nodes of the iterations of loops, in the outermost reader
         self.tensors: dict[str, OnnxTensor] = dict(outer.tensors) if outer else {}
-        self.named: set[Variable] = outer.named if outer else set()
+        self.named: set[Edge] = outer.named if outer else set()
         # tensor -> the node that computes it
         self.producers: dict[str, OnnxNode] = dict(outer.producers) if outer else {}
 
-    def model(self, graph: GraphProto) -> GraphFunction:
+    def model(self, graph: GraphProto) -> Node:
         """The function of the outermost graph."""
         self.initializers(graph)
         for value in graph.input:
@@ -59,7 +59,7 @@ class GraphReader:
             raise FormatError(f"{self.name} has no outputs")
         return self._function([output_of(self.result(o.name)) for o in graph.output])
 
-    def _function(self, outputs: list[Variable]) -> GraphFunction:
+    def _function(self, outputs: list[Edge]) -> Node:
         if len(outputs) == 1:
             owner = producer(outputs[0])
             if owner is not None and len(owner.outputs) == 1:
@@ -207,7 +207,7 @@ class GraphReader:
                 result.append(OnnxTensor(FLOAT, self._named(node, value) if i == 0 else output_of(value)))
         return result
 
-    def _named(self, node: OnnxNode, value: Operand) -> Variable:
+    def _named(self, node: OnnxNode, value: Operand) -> Edge:
         """The variable; the function that computes it gets the name of the node."""
         variable = output_of(value)
         if not node.name:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....graph.function import Function
+from ....graph.function import Node
 from ...dictionary import FormatError
 from ...files import Source
 from . import (  # noqa: F401  (they fill the table)
@@ -24,7 +24,7 @@ from .checks import opset_of, parse
 from .graph import GraphReader
 
 
-def load(source: Source) -> Function:
+def load(source: Source) -> Node:
     """The function of an ONNX model, from a path, bytes or an open binary file.
 
     Inputs, weights and nodes keep their names; weights are parameters, so that they can be trained further.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .... import ops
 from ....graph.edit import replace_placeholders
-from ....graph.variable import Variable
+from ....graph.variable import Edge
 from ....ops.functions import Function
 from .table import OnnxNode, reads
 from .values import OnnxTensor, Operand, Outputs
@@ -42,7 +42,7 @@ def _scan(node: OnnxNode) -> Outputs:
     results = [inner.result(o.name) for o in graph.output]
     combined = ops.combine([ops.alias(v) for v in results])
     if state_count:
-        next_values: dict[Variable, Variable] = {s: combined.outputs[i] for i, s in enumerate(placeholders)}
+        next_values: dict[Edge, Edge] = {s: combined.outputs[i] for i, s in enumerate(placeholders)}
         replace_placeholders(combined, next_values)
     outputs = combined.outputs
     end = ops.sequence.first if input_directions and input_directions[0] else ops.sequence.last

@@ -10,20 +10,20 @@ import numpy as np
 
 from ...._typing import DTypeLike
 from ....graph.build import apply
-from ....graph.variable import Variable
+from ....graph.variable import Edge
 from ....ops.functions import Function
 from ....primitives.base import BY_NAME
 
 FLOAT, INT, BOOL = "float", "int", "bool"
 
-Operand: TypeAlias = Variable | Function  # a function of one output
+Operand: TypeAlias = Edge | Function  # a function of one output
 
 
 @dataclass(frozen=True)
 class Dim:
     """The size of a free axis, which only the data determine. The results of arithmetic with it are unknown sizes."""
 
-    variable: Variable | Function | None = None
+    variable: Edge | Function | None = None
     axis: int = 0
 
     def __repr__(self) -> str:
@@ -92,9 +92,9 @@ Output: TypeAlias = Operand | np.ndarray | OnnxTensor
 Outputs: TypeAlias = Output | Sequence[Output]
 
 
-def output_of(value: Operand) -> Variable:
+def output_of(value: Operand) -> Edge:
     """The output of a function of one output, or the variable itself."""
-    return value if isinstance(value, Variable) else value.output
+    return value if isinstance(value, Edge) else value.output
 
 
 def apply_primitive(name: str, operands: Sequence[Operand], attributes: Mapping[str, object] | None = None) -> Function:

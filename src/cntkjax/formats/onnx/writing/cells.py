@@ -14,10 +14,10 @@ from .... import ops
 from ....default_options import default_options
 from ....engine.plan.plan import Plan
 from ....graph.edit import Cloner
-from ....graph.function import Function
+from ....graph.function import Node
 from ....graph.public import classes
 from ....graph.shape import is_known
-from ....graph.variable import Leaf, Variable, VariableKind, outside, producer, value_of
+from ....graph.variable import Edge, Leaf, VariableKind, outside, producer, value_of
 from ..cell_forms import ACTIVATIONS, CELLS, CellForm
 from .graph import OPEN, GraphWriter
 from .sequence import initial_states
@@ -27,26 +27,26 @@ from .sequence import initial_states
 class MatchedCell:
     """A block that matches a cell, with its parameters by their names in the layer, and its activation in ONNX."""
 
-    block: Function
+    block: Node
     form: CellForm
     activation: str
     parameters: dict[str, Leaf]
-    states: dict[str, Variable] | None = None  # "h" and "c" -> the delayed value outside
-    x: Variable | None = None
+    states: dict[str, Edge] | None = None  # "h" and "c" -> the delayed value outside
+    x: Edge | None = None
 
 
-def is_cell(node: Function) -> bool:
+def is_cell(node: Node) -> bool:
     """True for a block with the name of a recurrent cell."""
     return node.block_composite is not None and node.op_name in CELLS
 
 
-def is_operation(block: Function) -> bool:
+def is_operation(block: Node) -> bool:
     """True for a cell that ONNX Runtime has as an operation, in single precision."""
     single = all(outside(v).dtype in (np.float32, np.float16) for _, v in block.block_map)
     return is_cell(block) and single and match_cell(block) is not None
 
 
-def _plan(block: Function) -> tuple[Plan, list[Variable]]:
+def _plan(block: Node) -> tuple[Plan, list[Edge]]:
     """The plan of the graph inside a block, with inputs in place of its arguments."""
     inner = block.block_composite
     assert inner is not None
@@ -58,7 +58,7 @@ def _plan(block: Function) -> tuple[Plan, list[Variable]]:
     return Plan(copy.outputs), list(inputs.values())
 
 
-def match_cell(block: Function) -> MatchedCell | None:
+def match_cell(block: Node) -> MatchedCell | None:
     """The cell that a block is, or None."""
     operands = [outside(v) for _, v in block.block_map]
     if any(not is_known(v.shape) for v in operands):
@@ -86,7 +86,7 @@ def match_cell(block: Function) -> MatchedCell | None:
 
 
 def match_recurrence(
-    members: Sequence[Function], block: Function, resolve: Callable[[Variable], Variable], used: set[Variable]
+    members: Sequence[Node], block: Node, resolve: Callable[[Edge], Edge], used: set[Edge]
 ) -> MatchedCell | None:
     """The cell with its states, if a recurrence is only this block and delays of its outputs by one step.
 
@@ -112,7 +112,7 @@ def match_recurrence(
     return cell
 
 
-def write_cell(w: GraphWriter, cell: MatchedCell, resolve: Callable[[Variable], Variable]) -> str:
+def write_cell(w: GraphWriter, cell: MatchedCell, resolve: Callable[[Edge], Edge]) -> str:
     """The operation for a recurrence that is a cell; returns its output tensor, [T, N, size]."""
     assert cell.x is not None and cell.states is not None
     form, x, size = cell.form, w.tensor(cell.x), cell.block.node_outputs[0].shape[0]

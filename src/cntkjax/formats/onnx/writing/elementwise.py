@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....graph.function import Function
+from ....graph.function import Node
 from ....graph.variable import Leaf, outside, value_of
 from ..one_to_one import BINARY, COMPARISONS, LOGIC, UNARY
 from .graph import GraphWriter
@@ -16,17 +16,17 @@ _UNARY = UNARY | {
 
 
 @writes(*_UNARY)
-def _unary(w: GraphWriter, node: Function, x: str) -> str:
+def _unary(w: GraphWriter, node: Node, x: str) -> str:
     return w.node(_UNARY[node.op_name], [x])
 
 
 @writes(*BINARY)
-def _binary(w: GraphWriter, node: Function, *x: str) -> str:
+def _binary(w: GraphWriter, node: Node, *x: str) -> str:
     return w.node(BINARY[node.op_name], w.broadcastable(w.inputs(node)))
 
 
 @writes(*COMPARISONS, "NotEqual", boolean=True)
-def _compare(w: GraphWriter, node: Function, *x: str) -> str:
+def _compare(w: GraphWriter, node: Node, *x: str) -> str:
     return w.from_bool(_comparison(w, node.op_name, *w.broadcastable(w.inputs(node))), node.node_outputs[0])
 
 
@@ -46,13 +46,13 @@ def _comparison(w: GraphWriter, op: str, a: str, b: str) -> str:
 
 
 @writes("Select")
-def _select(w: GraphWriter, node: Function, *x: str) -> str:
+def _select(w: GraphWriter, node: Node, *x: str) -> str:
     flag, yes, no = w.broadcastable(w.inputs(node))
     return w.node("Where", [w.cast(flag, 9), yes, no])
 
 
 @writes("Clip")
-def _clip(w: GraphWriter, node: Function, x: str, low: str, high: str) -> str:
+def _clip(w: GraphWriter, node: Node, x: str, low: str, high: str) -> str:
     _, *bounds = w.inputs(node)
     if all(isinstance(b, Leaf) and np.size(value_of(b)) == 1 for b in bounds):
         if w.opset < 11:
@@ -65,7 +65,7 @@ def _clip(w: GraphWriter, node: Function, x: str, low: str, high: str) -> str:
 
 
 @writes("LogPlus")
-def _log_plus(w: GraphWriter, node: Function, *x: str) -> str:
+def _log_plus(w: GraphWriter, node: Node, *x: str) -> str:
     a, b = w.broadcastable(w.inputs(node))
     larger = w.node("Max", [a, b])
     terms = [w.node("Exp", [w.node("Sub", [v, larger])]) for v in (a, b)]
@@ -73,54 +73,54 @@ def _log_plus(w: GraphWriter, node: Function, *x: str) -> str:
 
 
 @writes("StraightThrough")
-def _straight_through(w: GraphWriter, node: Function, x: str) -> str:
+def _straight_through(w: GraphWriter, node: Node, x: str) -> str:
     out = node.node_outputs[0]
     positive = w.node("Greater", [x, w.scalar(0, out)])
     return w.node("Where", [positive, w.scalar(1, out), w.scalar(-1, out)])
 
 
 @writes("Cast")
-def _cast(w: GraphWriter, node: Function, x: str) -> str:
+def _cast(w: GraphWriter, node: Node, x: str) -> str:
     return w.cast(x, node.node_outputs[0].dtype)
 
 
 # ---- blocks
-def _attributes(node: Function, *names: str) -> dict[str, float]:
+def _attributes(node: Node, *names: str) -> dict[str, float]:
     return {name: float(node.node_attributes[name]) for name in names}
 
 
 @writes_block("LeakyReLU", matches=lambda b: "alpha" in b.node_attributes)
-def _leaky_relu(w: GraphWriter, node: Function, x: str) -> str:
+def _leaky_relu(w: GraphWriter, node: Node, x: str) -> str:
     return w.node("LeakyRelu", [x], **_attributes(node, "alpha"))
 
 
 @writes_block("ELU", matches=lambda b: "alpha" in b.node_attributes)
-def _elu(w: GraphWriter, node: Function, x: str) -> str:
+def _elu(w: GraphWriter, node: Node, x: str) -> str:
     return w.node("Elu", [x], **_attributes(node, "alpha"))
 
 
 @writes_block("SELU", matches=lambda b: {"alpha", "gamma"} <= set(b.node_attributes))
-def _selu(w: GraphWriter, node: Function, x: str) -> str:
+def _selu(w: GraphWriter, node: Node, x: str) -> str:
     return w.node("Selu", [x], **_attributes(node, "alpha", "gamma"))
 
 
 @writes_block("HardSigmoid", matches=lambda b: {"alpha", "beta"} <= set(b.node_attributes))
-def _hard_sigmoid(w: GraphWriter, node: Function, x: str) -> str:
+def _hard_sigmoid(w: GraphWriter, node: Node, x: str) -> str:
     return w.node("HardSigmoid", [x], **_attributes(node, "alpha", "beta"))
 
 
 @writes_block("Softsign")
-def _softsign(w: GraphWriter, node: Function, x: str) -> str:
+def _softsign(w: GraphWriter, node: Node, x: str) -> str:
     return w.node("Softsign", [x])
 
 
 @writes_block("Softplus", matches=lambda b: len(operands(b)) == 1)
-def _softplus(w: GraphWriter, node: Function, x: str) -> str:
+def _softplus(w: GraphWriter, node: Node, x: str) -> str:
     return w.node("Softplus", [x])
 
 
 @writes_block("PReLU")
-def _prelu(w: GraphWriter, node: Function, *x: str) -> str:
+def _prelu(w: GraphWriter, node: Node, *x: str) -> str:
     x_inside = node_inside(node, "Less").node_inputs[0]
     slope = next(v for v in node_inside(node, "ElementTimes").node_inputs if v is not x_inside)
     value = w.resolve(outside(x_inside))
@@ -133,20 +133,20 @@ def _prelu(w: GraphWriter, node: Function, *x: str) -> str:
 
 
 @writes_block("ElementDivide")
-def _divide(w: GraphWriter, node: Function, *x: str) -> str:
+def _divide(w: GraphWriter, node: Node, *x: str) -> str:
     divisor = outside(node_inside(node, "Reciprocal").node_inputs[0])
     dividend = next((v for v in operands(node) if v is not divisor), divisor)
     return w.node("Div", w.broadcastable([w.resolve(dividend), w.resolve(divisor)]))
 
 
 @writes_block("ElementMax", "ElementMin", "Sum", "Mean")
-def _variadic(w: GraphWriter, node: Function, *x: str) -> str:
+def _variadic(w: GraphWriter, node: Node, *x: str) -> str:
     op = {"ElementMax": "Max", "ElementMin": "Min"}.get(node.op_name, node.op_name)
     return w.node(op, w.broadcastable([w.resolve(v) for v in operands(node)]))
 
 
 @writes_block(*LOGIC, boolean=True)
-def _logic(w: GraphWriter, node: Function, *x: str) -> str:
+def _logic(w: GraphWriter, node: Node, *x: str) -> str:
     flags = [w.node("Greater", [t, w.scalar(0, node.node_outputs[0])])
              for t in w.broadcastable([w.resolve(v) for v in operands(node)])]
     return w.from_bool(w.node(node.op_name, flags), node.node_outputs[0])

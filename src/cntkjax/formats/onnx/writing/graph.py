@@ -9,9 +9,9 @@ import numpy as np
 
 from ...._typing import ArrayLike, DTypeLike
 from ....graph.errors import explain
-from ....graph.function import Function
+from ....graph.function import Node
 from ....graph.shape import FREE, is_known
-from ....graph.variable import Leaf, Variable, value_of
+from ....graph.variable import Edge, Leaf, value_of
 from .._onnx import ELEMENT, element_type, onnx
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class GraphWriter:
         self.outer = outer
         self.in_scan = outer is not None
         self.nodes: list[NodeProto] = []
-        self.tensors: dict[Variable, str] = {}
+        self.tensors: dict[Edge, str] = {}
         self.initializers: dict[str, TensorProto] = outer.initializers if outer else {}
         self.used_names: set[str] = outer.used_names if outer else set()
         self.results: set[str] = set()  # tensors that are outputs of the graph
@@ -67,12 +67,12 @@ class GraphWriter:
         count = len(self.dimension_names)
         return self.dimension_names.setdefault(key, f"Sequence_{count}" if count else "Sequence")
 
-    def find(self, variable: Variable) -> str | None:
+    def find(self, variable: Edge) -> str | None:
         """The tensor of a variable, if it has one already, in this graph or one around it."""
         name = self.tensors.get(variable)
         return name if name is not None or self.outer is None else self.outer.find(variable)
 
-    def tensor(self, variable: Variable) -> str:
+    def tensor(self, variable: Edge) -> str:
         """The tensor of a variable; parameters and constants become initializers when they are first used."""
         name = self.find(variable)
         if name is None:
@@ -83,7 +83,7 @@ class GraphWriter:
             self.uids[variable.uid] = name
         return name
 
-    def block_operand(self, block: Function, i: int = 0) -> Variable:
+    def block_operand(self, block: Node, i: int = 0) -> Edge:
         """The variable that is the i-th operand of a block."""
         return self.resolve(block.block_map[i][1])
 
@@ -115,12 +115,12 @@ class GraphWriter:
         """Add an initializer that is a list of integers: shapes, axes, indices."""
         return self.array(np.asarray(values, np.int64))
 
-    def scalar(self, value: float, like: Variable) -> str:
+    def scalar(self, value: float, like: Edge) -> str:
         """Add an initializer that is a scalar of the type of a variable."""
         return self.array(np.asarray(value, like.dtype))
 
     def name_outputs(
-        self, function: Function, variables: Sequence[Variable], tensors: Sequence[str], first_node: int,
+        self, function: Node, variables: Sequence[Edge], tensors: Sequence[str], first_node: int,
         block_name: str = "",
     ) -> None:
         """Name the output tensors of a function, which the nodes from number `first_node` on compute.
@@ -160,7 +160,7 @@ class GraphWriter:
                         names[k] = new
 
     # ---- shapes
-    def lead(self, variable: Variable) -> int:
+    def lead(self, variable: Edge) -> int:
         """The number of dimensions before those of a sample."""
         axes = variable.dynamic_axes
         return len(axes) - (self.in_scan and variable.sequence_axis is not None)
@@ -211,12 +211,12 @@ class GraphWriter:
         target = self.node("Concat", [self.dimensions(lead_of, 0, lead), self.ints(*(1,) * rank)], axis=0)
         return self.node("Expand", [x, target])
 
-    def broadcastable(self, variables: Sequence[Variable]) -> list[str]:
+    def broadcastable(self, variables: Sequence[Edge]) -> list[str]:
         """The tensors of operands whose samples broadcast, with ranks for which ONNX broadcasts the whole tensors."""
         rank = max(len(v.shape) for v in variables)
         return [self.with_rank(self.tensor(v), v, rank) for v in variables]
 
-    def with_rank(self, x: str, variable: Variable, rank: int) -> str:
+    def with_rank(self, x: str, variable: Edge, rank: int) -> str:
         """x with dimensions of size 1 before those of a sample, up to a rank."""
         lead, missing = self.lead(variable), rank - len(variable.shape)
         return x if not lead or not missing else self.unsqueeze(x, [lead + i for i in range(missing)])
@@ -256,7 +256,7 @@ class GraphWriter:
         """Cast to a NumPy type, or to the number of an element type of ONNX."""
         return self.node("Cast", [x], to=dtype if isinstance(dtype, int) else element_type(dtype))
 
-    def from_bool(self, x: str, like: Variable) -> str:
+    def from_bool(self, x: str, like: Edge) -> str:
         """A boolean tensor in CNTK's form: 1 or 0, of the type of a variable."""
         return self.cast(x, like.dtype)
 
@@ -265,7 +265,7 @@ class GraphWriter:
         tensor = onnx().numpy_helper.from_array(np.asarray(value).reshape(1), "value")
         return self.node("ConstantOfShape", [shape], value=tensor)
 
-    def value_info(self, name: str, variable: Variable, dimensions: Sequence[Dimension]) -> ValueInfoProto:
+    def value_info(self, name: str, variable: Edge, dimensions: Sequence[Dimension]) -> ValueInfoProto:
         """The declaration of an input or output of a graph."""
         if np.dtype(variable.dtype).type not in ELEMENT:
             raise ExportError(f"{variable!r}: ONNX has no type for its elements", fix="cast the model to float32")

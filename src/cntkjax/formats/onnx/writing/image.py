@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ....graph.function import Function
+from ....graph.function import Node
 from ....graph.shape import is_unknown
-from ....graph.variable import Leaf, Variable, outside, producer, value_of
+from ....graph.variable import Edge, Leaf, outside, producer, value_of
 from ....primitives._window import Window
 from ....primitives.pooling import windows_of
 from .graph import ExportError, GraphWriter
 from .table import nodes_inside, writes, writes_block
 
 
-def _pads(node: Function, windows: Sequence[Window], auto: Sequence[bool] = ()) -> dict[str, Any]:
+def _pads(node: Node, windows: Sequence[Window], auto: Sequence[bool] = ()) -> dict[str, Any]:
     """The attribute `pads`; along axes of free size, or `auto_pad` if CNTK pads automatically."""
     if all(w.count >= 0 for w in windows):  # surplus elements at the end need not be removed
         after = [0 if -w.stride < w.after < 0 else w.after for w in windows]
@@ -29,7 +29,7 @@ def _pads(node: Function, windows: Sequence[Window], auto: Sequence[bool] = ()) 
 
 
 @writes("Convolution")
-def _convolution(w: GraphWriter, node: Function, kernel: str, x: str) -> str:
+def _convolution(w: GraphWriter, node: Node, kernel: str, x: str) -> str:
     filters, source = w.inputs(node)
     a, lead, rank = node.node_attributes, w.lead(source), len(source.shape)
     missing = rank + 1 - len(filters.shape)
@@ -75,7 +75,7 @@ def _trimmed(w: GraphWriter, x: str, pads: list[int]) -> tuple[str, list[int]]:
 
 
 def _transposed(
-    w: GraphWriter, node: Function, x: str, kernel: str, spatial: dict[str, Any], windows: Sequence[Window]
+    w: GraphWriter, node: Node, x: str, kernel: str, spatial: dict[str, Any], windows: Sequence[Window]
 ) -> str:
     source = w.inputs(node)[1].shape[1:]
     out = node.node_outputs[0].shape[1:]
@@ -91,13 +91,13 @@ def _transposed(
 
 
 @writes("ConvolutionSequenceShape")
-def _lengths(w: GraphWriter, node: Function, kernel: str, x: str) -> str:
+def _lengths(w: GraphWriter, node: Node, kernel: str, x: str) -> str:
     """In ONNX all sequences of a batch have the length of the tensor."""
     return w.dimensions(x, 0, 1)
 
 
 @writes("Pooling")
-def _pooling(w: GraphWriter, node: Function, x: str) -> str:
+def _pooling(w: GraphWriter, node: Node, x: str) -> str:
     (source,) = w.inputs(node)
     a, lead = node.node_attributes, w.lead(source)
     largest = a["poolingType"] == 0
@@ -126,13 +126,13 @@ def _pooling(w: GraphWriter, node: Function, x: str) -> str:
     return w.unflatten_lead(output, lead, x)
 
 
-def _pool_options(node: Function, a: dict[str, Any], windows: Sequence[Window], auto: Sequence[Any]) -> dict[str, Any]:
+def _pool_options(node: Node, a: dict[str, Any], windows: Sequence[Window], auto: Sequence[Any]) -> dict[str, Any]:
     options = {"kernel_shape": [v.size for v in windows], "strides": [v.stride for v in windows]}
     return options | _pads(node, windows, [bool(v) for v in auto[-len(windows) :]])
 
 
 @writes("Unpooling")
-def _unpooling(w: GraphWriter, node: Function, x: str, pooled: str) -> str:
+def _unpooling(w: GraphWriter, node: Node, x: str, pooled: str) -> str:
     """The positions of the maxima are computed again from the operand of the pooling, as in CNTK."""
     values, source = w.inputs(node)
     a, lead = node.node_attributes, w.lead(source)
@@ -147,7 +147,7 @@ def _unpooling(w: GraphWriter, node: Function, x: str, pooled: str) -> str:
 
 
 @writes("ROIPooling")
-def _roi_pooling(w: GraphWriter, node: Function, x: str, rois: str) -> str:
+def _roi_pooling(w: GraphWriter, node: Node, x: str, rois: str) -> str:
     source, regions = w.inputs(node)
     if w.lead(source) != 1 or w.lead(regions) != 1:
         raise ExportError(f"{node!r}: regions of interest can be written with the batch axis alone")
@@ -164,7 +164,7 @@ def _roi_pooling(w: GraphWriter, node: Function, x: str, rois: str) -> str:
 
 
 @writes("BatchNormalization")
-def _batch_normalization(w: GraphWriter, node: Function, *x: str) -> str:
+def _batch_normalization(w: GraphWriter, node: Node, *x: str) -> str:
     source, *statistics = w.inputs(node)[:5]
     a, lead = node.node_attributes, w.lead(source)
     samples, dtype = w.flatten_lead(x[0], lead, source.shape), source.dtype
@@ -180,7 +180,7 @@ def _batch_normalization(w: GraphWriter, node: Function, *x: str) -> str:
     return w.unflatten_lead(output, lead, x[0])
 
 
-def _vector(w: GraphWriter, variable: Variable, dtype: Any) -> str:
+def _vector(w: GraphWriter, variable: Edge, dtype: Any) -> str:
     """A vector of the operand's type: CNTK keeps statistics of half precision in float32."""
     if isinstance(variable, Leaf) and (len(variable.shape) != 1 or variable.dtype is not dtype):
         return w.array(np.asarray(value_of(variable), dtype).reshape(-1), variable.name or variable.uid)
@@ -188,12 +188,12 @@ def _vector(w: GraphWriter, variable: Variable, dtype: Any) -> str:
 
 
 # ---- blocks
-def _scales(block: Function) -> bool:
+def _scales(block: Node) -> bool:
     return bool(block.node_attributes.get("doVarianceScaling", False))
 
 
 @writes_block("MeanVarianceNormalization", matches=_scales)
-def _mean_variance(w: GraphWriter, node: Function, x: str) -> str:
+def _mean_variance(w: GraphWriter, node: Node, x: str) -> str:
     source = w.block_operand(node)
     lead, rank = w.lead(source), len(source.shape)
     across_channels = node.node_attributes["useStatsAcrossChannels"] or rank < 2
@@ -202,7 +202,7 @@ def _mean_variance(w: GraphWriter, node: Function, x: str) -> str:
 
 
 @writes_block("LayerNormalization", matches=lambda b: _epsilon(b) is not None)
-def _layer_normalization(w: GraphWriter, node: Function, x: str) -> str:
+def _layer_normalization(w: GraphWriter, node: Node, x: str) -> str:
     source = w.block_operand(node)
     lead, rank = w.lead(source), len(source.shape)
     normalized = _normalized(w, x, source, list(range(lead, lead + rank)), _epsilon(node) or 0.0)
@@ -210,7 +210,7 @@ def _layer_normalization(w: GraphWriter, node: Function, x: str) -> str:
     return w.node("Add", [w.node("Mul", [normalized, scale]), bias])
 
 
-def _normalized(w: GraphWriter, x: str, source: Variable, axes: list[int], epsilon: float) -> str:
+def _normalized(w: GraphWriter, x: str, source: Edge, axes: list[int], epsilon: float) -> str:
     """(x - mean) / (standard deviation + epsilon). In opset 9 by ONNX's MeanVarianceNormalization, as CNTK writes it,
     which has an epsilon of 1e-9 under the root: practically the same for CNTK's defaults, 0 and 1e-5.
     """
@@ -221,7 +221,7 @@ def _normalized(w: GraphWriter, x: str, source: Variable, axes: list[int], epsil
     return w.node("Div", [centered, w.node("Add", [deviation, w.scalar(epsilon, source)])])
 
 
-def _affine(block: Function) -> tuple[Variable, Variable]:
+def _affine(block: Node) -> tuple[Edge, Edge]:
     """Scale and bias of a layer normalization, which ends with x * scale + bias."""
     root = block.block_composite.root_function  # type: ignore[union-attr]
     product, bias = root.node_inputs
@@ -229,7 +229,7 @@ def _affine(block: Function) -> tuple[Variable, Variable]:
     return scale, bias
 
 
-def _epsilon(block: Function) -> float | None:
+def _epsilon(block: Node) -> float | None:
     """The number added to the standard deviation of a layer normalization; None if it is another composition."""
     inner = nodes_inside(block)
     root = inner[-1]
@@ -249,7 +249,7 @@ def _epsilon(block: Function) -> float | None:
 
 
 @writes_block("LocalResponseNormalization", matches=lambda b: "depthRadius" in b.node_attributes)
-def _local_response(w: GraphWriter, node: Function, x: str) -> str:
+def _local_response(w: GraphWriter, node: Node, x: str) -> str:
     source, a = w.block_operand(node), node.node_attributes
     lead, window = w.lead(source), 2 * int(a["depthRadius"]) + 1
     samples = w.flatten_lead(x, lead, source.shape)
@@ -259,7 +259,7 @@ def _local_response(w: GraphWriter, node: Function, x: str) -> str:
 
 
 @writes_block("ImageScaler", matches=lambda b: {"Scaler", "Biases"} <= set(b.node_attributes), batch_of_one=True)
-def _image_scaler(w: GraphWriter, node: Function, x: str) -> str:
+def _image_scaler(w: GraphWriter, node: Node, x: str) -> str:
     source, a = w.block_operand(node), node.node_attributes
     lead, n = w.lead(source), source.shape[0]
     operands = [w.array(np.asarray(v, source.dtype)) for v in (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ....graph.function import Function
-from ....graph.variable import Variable
+from ....graph.function import Node
+from ....graph.variable import Edge
 from .._onnx import onnx
 from .graph import END, GraphWriter
 from .order import Order, Recurrence
@@ -23,11 +23,11 @@ class ScanWriter:
         self.body.label = w.label
         self.sequences = self._scanned_sequences()
         self.initial: list[str] = []  # tensors of the initial states
-        self.states: dict[Function, list[str]] = {}  # delay -> its states in the body, the latest step first
+        self.states: dict[Node, list[str]] = {}  # delay -> its states in the body, the latest step first
         self.inputs: list[object] = []  # ValueInfoProtos of the body
         self.results: list[object] = []
 
-    def write(self, outputs: Sequence[Variable], emit: Callable[[GraphWriter, Function], None]) -> None:
+    def write(self, outputs: Sequence[Edge], emit: Callable[[GraphWriter, Node], None]) -> None:
         """Write the Scan, whose scanned outputs are `outputs`; `emit` writes one node of the body."""
         like = self.w.tensor(self.sequences[0])
         for delay in self.loop.delays:
@@ -41,14 +41,14 @@ class ScanWriter:
         self._add_results(outputs)
         self._name_outputs(outputs, self._add_scan(len(outputs)))
 
-    def _scanned_sequences(self) -> list[Variable]:
+    def _scanned_sequences(self) -> list[Edge]:
         """The sequences from outside that the nodes use; initial states are no scanned inputs."""
         inside = {v for n in self.loop.members for v in n.node_outputs}
         delays = set(self.loop.delays)
         used = [v for n in self.loop.members for v in self.order.inputs(n)[: 1 if n in delays else None]]
         return list(dict.fromkeys(v for v in used if v not in inside and v.sequence_axis is not None))
 
-    def _declare_states(self, delay: Function, like: str) -> None:
+    def _declare_states(self, delay: Node, like: str) -> None:
         w, body = self.w, self.body
         w.label = body.label = delay.name or delay.uid
         output, state = delay.node_outputs[0], self.order.inputs(delay)[1]
@@ -62,11 +62,11 @@ class ScanWriter:
         self.inputs += [w.value_info(name, output, [None, *output.shape]) for name in names]
         body.tensors[output] = names[-1]
 
-    def body_value(self, name: str, v: Variable) -> object:
+    def body_value(self, name: str, v: Edge) -> object:
         """The ValueInfoProto of a value of one step, [N, *shape]."""
         return self.w.value_info(name, v, [None, *(d if d >= 0 else None for d in v.shape)])
 
-    def _add_results(self, outputs: Sequence[Variable]) -> None:
+    def _add_results(self, outputs: Sequence[Edge]) -> None:
         """The next states, and the outputs of the step."""
         body = self.body
         for delay, names in self.states.items():
@@ -77,7 +77,7 @@ class ScanWriter:
         for v in outputs:
             self._add_result(body.tensor(v), v)
 
-    def _add_result(self, tensor: str, v: Variable) -> None:
+    def _add_result(self, tensor: str, v: Edge) -> None:
         name = self.body.node("Identity", [tensor])
         self.results.append(self.body_value(name, v))
 
@@ -94,7 +94,7 @@ class ScanWriter:
         )
         return tensors[len(self.initial) :]
 
-    def _name_outputs(self, outputs: Sequence[Variable], tensors: Sequence[str]) -> None:
+    def _name_outputs(self, outputs: Sequence[Edge], tensors: Sequence[str]) -> None:
         scan = self.w.nodes[-1]
         for v, tensor in zip(outputs, tensors, strict=True):
             name = self.w.unique(v.uid if not v.name else f"{v.name}_Output")

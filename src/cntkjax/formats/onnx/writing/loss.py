@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....graph.function import Function
-from ....graph.variable import Variable
+from ....graph.function import Node
+from ....graph.variable import Edge
 from .graph import OPEN, GraphWriter
 from .table import writes
 
 
-def _rows(w: GraphWriter, x: str, variable: Variable) -> str:
+def _rows(w: GraphWriter, x: str, variable: Edge) -> str:
     """[..., elements]: the elements of a sample in the last dimension."""
     lead = w.lead(variable)
     return x if len(variable.shape) == 1 else w.reshape(x, *(0,) * lead, OPEN)
@@ -22,18 +22,18 @@ def _total(w: GraphWriter, x: str) -> str:
 
 
 @writes("SumAll")
-def _sum(w: GraphWriter, node: Function, x: str) -> str:
+def _sum(w: GraphWriter, node: Node, x: str) -> str:
     return _total(w, x)
 
 
 @writes("SquaredError")
-def _squared_error(w: GraphWriter, node: Function, *x: str) -> str:
+def _squared_error(w: GraphWriter, node: Node, *x: str) -> str:
     difference = w.node("Sub", w.broadcastable(w.inputs(node)))
     return _total(w, w.node("Mul", [difference, difference]))
 
 
 @writes("CrossEntropyWithSoftmax")
-def _cross_entropy(w: GraphWriter, node: Function, output: str, label: str) -> str:
+def _cross_entropy(w: GraphWriter, node: Node, output: str, label: str) -> str:
     scores, labels = w.inputs(node)
     axis = w.lead(scores)
     logarithm = w.node("LogSoftmax", [_rows(w, output, scores)], axis=axis)
@@ -41,7 +41,7 @@ def _cross_entropy(w: GraphWriter, node: Function, output: str, label: str) -> s
 
 
 @writes("Logistic")
-def _logistic(w: GraphWriter, node: Function, *x: str) -> str:
+def _logistic(w: GraphWriter, node: Node, *x: str) -> str:
     """The sum of -w log(y p + (1 - y) (1 - p)), divided by the mean of w."""
     chance, label, *weight = w.inputs(node)
     p, y = w.broadcastable([chance, label])
@@ -57,7 +57,7 @@ def _logistic(w: GraphWriter, node: Function, *x: str) -> str:
 
 
 @writes("ClassificationError")
-def _classification_error(w: GraphWriter, node: Function, output: str, label: str, *n: str) -> str:
+def _classification_error(w: GraphWriter, node: Node, output: str, label: str, *n: str) -> str:
     """The number of labels that are not among the n largest outputs; of equal outputs the first counts as larger."""
     scores, labels = w.inputs(node)[:2]
     axis, count = w.lead(scores), int(np.prod(scores.shape))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from ....engine.run.handover import STATE, settle
 from ....graph.axis import BATCH
-from ....graph.function import Function
-from ....graph.variable import Variable, producer
+from ....graph.function import Node
+from ....graph.variable import Edge, producer
 from ... import files
 from .._onnx import onnx
 from . import (  # noqa: F401  (they fill the table)
@@ -39,7 +39,7 @@ _SMALL = 1024  # bytes: smaller tensors stay in the model itself
 
 
 def save(
-    function: Function, path: str | os.PathLike[str], opset: int = CNTK_OPSET, external: bool = False
+    function: Node, path: str | os.PathLike[str], opset: int = CNTK_OPSET, external: bool = False
 ) -> None:
     """Write a function as an ONNX model: inputs, outputs and nodes keep their names.
 
@@ -60,7 +60,7 @@ def save(
         files.write((path, [model.SerializeToString(deterministic=True)]))
 
 
-def model_of(function: Function, opset: int = CNTK_OPSET) -> ModelProto:
+def model_of(function: Node, opset: int = CNTK_OPSET) -> ModelProto:
     """The ModelProto of a function, checked by onnx. Errors: those of :func:`save`."""
     if opset not in OPSETS:
         raise ValueError(f"opset {opset} is not supported: it is one of {OPSETS.start} to {OPSETS.stop - 1}")
@@ -86,7 +86,7 @@ def model_of(function: Function, opset: int = CNTK_OPSET) -> ModelProto:
     return model
 
 
-def _arguments(function: Function, order: Order) -> list[Variable]:
+def _arguments(function: Node, order: Order) -> list[Edge]:
     used = {v for part in order.parts for n in _members(part) for v in order.inputs(n)} | set(order.outputs)
     for v in used:
         if v.is_placeholder:
@@ -97,13 +97,13 @@ def _arguments(function: Function, order: Order) -> list[Variable]:
     return [v for v in function.arguments if v in used]
 
 
-def _input(w: GraphWriter, v: Variable, opset: int) -> ValueInfoProto:
+def _input(w: GraphWriter, v: Edge, opset: int) -> ValueInfoProto:
     name = w.unique(v.name or v.uid)
     w.tensors[v] = name
     return w.value_info(name, v, _dimensions(w, v, opset, name))
 
 
-def _dimensions(w: GraphWriter, v: Variable, opset: int, name: str) -> list[Dimension]:
+def _dimensions(w: GraphWriter, v: Edge, opset: int, name: str) -> list[Dimension]:
     """Sizes, and names of free dimensions."""
     leading: list[Dimension] = []
     if v.sequence_axis is not None:
@@ -113,7 +113,7 @@ def _dimensions(w: GraphWriter, v: Variable, opset: int, name: str) -> list[Dime
     return [*leading, *(d if d >= 0 else w.dimension((name, i)) for i, d in enumerate(v.shape))]
 
 
-def _output(w: GraphWriter, v: Variable, resolved: Variable) -> ValueInfoProto:
+def _output(w: GraphWriter, v: Edge, resolved: Edge) -> ValueInfoProto:
     name = w.find(resolved)
     if name is None or producer(resolved) is None or name in w.initializers or name in w.results:
         w.label = v.name or v.uid
@@ -133,8 +133,8 @@ def _output(w: GraphWriter, v: Variable, resolved: Variable) -> ValueInfoProto:
 
 
 # ---- nodes
-def _write(w: GraphWriter, part: Function | Recurrence, order: Order) -> None:
-    if isinstance(part, Function):
+def _write(w: GraphWriter, part: Node | Recurrence, order: Order) -> None:
+    if isinstance(part, Node):
         _write_node(w, part)
     elif part.cell is not None:
         block = part.cell.block
@@ -148,11 +148,11 @@ def _write(w: GraphWriter, part: Function | Recurrence, order: Order) -> None:
         ScanWriter(w, part, order).write(outputs, _write_node)
 
 
-def _members(part: Function | Recurrence) -> Sequence[Function]:
+def _members(part: Node | Recurrence) -> Sequence[Node]:
     return part.members if isinstance(part, Recurrence) else [part]
 
 
-def _write_node(w: GraphWriter, node: Function) -> None:
+def _write_node(w: GraphWriter, node: Node) -> None:
     """Write one primitive or block by its row in the table."""
     w.label, first_node = node.name or node.uid, len(w.nodes)
     conversion = conversion_of(node)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from ....engine.plan.components import strongly_connected_components
 from ....engine.plan.parts import resolve
-from ....graph.function import Function
-from ....graph.variable import Variable, producer
+from ....graph.function import Node
+from ....graph.variable import Edge, producer
 from .cells import MatchedCell, is_cell, is_operation, match_recurrence
 from .table import conversion_of, operands
 
@@ -17,8 +17,8 @@ from .table import conversion_of, operands
 class Recurrence:
     """Nodes that form a cycle along one sequence axis; a step begins with `delays`."""
 
-    delays: list[Function]
-    nodes: list[Function]
+    delays: list[Node]
+    nodes: list[Node]
     cell: MatchedCell | None = None  # if ONNX has it as one operation
 
     @property
@@ -27,7 +27,7 @@ class Recurrence:
         return self.delays[0].primitive.delay > 0
 
     @property
-    def members(self) -> list[Function]:
+    def members(self) -> list[Node]:
         """All of its nodes."""
         return [*self.delays, *self.nodes]
 
@@ -35,16 +35,16 @@ class Recurrence:
 class Order:
     """The nodes and recurrences that compute some outputs, operands first."""
 
-    def __init__(self, outputs: Sequence[Variable]) -> None:
-        self._is_operation: dict[Function, bool] = {}
-        self._expanded: set[Function] = set()  # cells that are part of another recurrence, or of none
-        self.block_names: dict[Function, str] = {}  # node -> the name of the expanded block whose output it computes
-        self.parts: list[Function | Recurrence] = []
+    def __init__(self, outputs: Sequence[Edge]) -> None:
+        self._is_operation: dict[Node, bool] = {}
+        self._expanded: set[Node] = set()  # cells that are part of another recurrence, or of none
+        self.block_names: dict[Node, str] = {}  # node -> the name of the expanded block whose output it computes
+        self.parts: list[Node | Recurrence] = []
         while cells := self._partition(outputs):
             self._expanded.update(cells)
         self.outputs = [self.resolve(v) for v in outputs]
 
-    def is_one_operation(self, block: Function) -> bool:
+    def is_one_operation(self, block: Node) -> bool:
         """True if a block is written as one operation."""
         if block not in self._is_operation:
             conversion = conversion_of(block)
@@ -53,11 +53,11 @@ class Order:
             )
         return self._is_operation[block] and block not in self._expanded
 
-    def resolve(self, variable: Variable) -> Variable:
+    def resolve(self, variable: Edge) -> Edge:
         """The variable that is computed when blocks are expanded; records the name of the outermost one."""
         names: list[str] = []
 
-        def expanded(node: Function) -> Function:
+        def expanded(node: Node) -> Node:
             if node.block_composite is None or self.is_one_operation(node):
                 return node
             names.append(node.name)
@@ -70,19 +70,19 @@ class Order:
             self.block_names.setdefault(node, name)
         return computed
 
-    def inputs(self, node: Function) -> list[Variable]:
+    def inputs(self, node: Node) -> list[Edge]:
         """The operands of a primitive; of a block its operands, and then the leaves that it uses inside."""
         if node.block_composite is None:
             return [self.resolve(v) for v in node.node_inputs]
         arguments = operands(node)
         return [self.resolve(v) for v in [*arguments, *(v for v in node.node_inputs if v not in arguments)]]
 
-    def _operands(self, node: Function) -> Iterator[Function]:
+    def _operands(self, node: Node) -> Iterator[Node]:
         for v in self.inputs(node):
             if (owner := producer(v)) is not None:
                 yield owner
 
-    def _partition(self, outputs: Sequence[Variable]) -> Sequence[Function]:
+    def _partition(self, outputs: Sequence[Edge]) -> Sequence[Node]:
         """Fill `parts`, unless cells are found that have to be expanded first: these are returned."""
         roots = [node for v in map(self.resolve, outputs) if (node := producer(v)) is not None]
         self.parts = []
@@ -102,7 +102,7 @@ class Order:
             self.parts.append(Recurrence(delays, self._steps(members, delays), cell))
         return self._cells_with_visible_states({self.resolve(v) for v in outputs})
 
-    def _cells_with_visible_states(self, outputs: set[Variable]) -> Sequence[Function]:
+    def _cells_with_visible_states(self, outputs: set[Edge]) -> Sequence[Node]:
         """The first cell, if any, of which more than the output h is an output of the graph."""
         for part in self.parts:
             if isinstance(part, Recurrence) and part.cell is not None:
@@ -111,11 +111,11 @@ class Order:
                     return [part.cell.block]
         return []
 
-    def _used_outside(self, members: Sequence[Function], roots: Sequence[Function]) -> set[Variable]:
+    def _used_outside(self, members: Sequence[Node], roots: Sequence[Node]) -> set[Edge]:
         """The variables that nodes other than these use."""
         inside = set(members)
-        visited: set[Function] = set()
-        used: set[Variable] = set()
+        visited: set[Node] = set()
+        used: set[Edge] = set()
         stack = list(roots)
         while stack:
             node = stack.pop()
@@ -127,7 +127,7 @@ class Order:
             stack.extend(self._operands(node))
         return used
 
-    def _steps(self, members: Sequence[Function], delays: Sequence[Function]) -> list[Function]:
+    def _steps(self, members: Sequence[Node], delays: Sequence[Node]) -> list[Node]:
         """The nodes of one step in topological order: without its delays a recurrence has no cycles."""
         inside, done, order = set(members), set(delays), []
         for node in members:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from ....graph.function import Function
+from ....graph.function import Node
 from ....graph.shape import Shape
 from .graph import OPEN, GraphWriter
 from .table import writes
@@ -25,7 +25,7 @@ def _merged_axes(w: GraphWriter, x: str, lead: int, old: Shape, groups: Sequence
 
 
 @writes("Times")
-def _times(w: GraphWriter, node: Function, x: str, y: str) -> str:
+def _times(w: GraphWriter, node: Node, x: str, y: str) -> str:
     left, right = w.inputs(node)
     out_rank = int(node.node_attributes["outputRank"])
     inner = len(right.shape) - out_rank
@@ -35,7 +35,7 @@ def _times(w: GraphWriter, node: Function, x: str, y: str) -> str:
 
 
 @writes("TransposeTimes")
-def _transpose_times(w: GraphWriter, node: Function, x: str, y: str) -> str:
+def _transpose_times(w: GraphWriter, node: Node, x: str, y: str) -> str:
     left, right = w.inputs(node)
     rank = int(node.node_attributes["outputRank"])
     missing = max(rank + 1 - len(right.shape), 0)
@@ -48,7 +48,7 @@ def _transpose_times(w: GraphWriter, node: Function, x: str, y: str) -> str:
 
 
 def _product(
-    w: GraphWriter, node: Function, x: str, y: str, outer: Shape, inner: Shape, out: Shape, transposed: bool
+    w: GraphWriter, node: Node, x: str, y: str, outer: Shape, inner: Shape, out: Shape, transposed: bool
 ) -> str:
     """The product [*outer, *inner] times [*inner, *out]; `transposed`: y is [*out, *inner]."""
     left, right = w.inputs(node)

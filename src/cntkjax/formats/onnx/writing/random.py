@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from ....graph.function import Function
+from ....graph.function import Node
 from .._onnx import element_type
 from .graph import ExportError, GraphWriter
 from .table import writes
 
 
 @writes("Dropout")
-def _dropout(w: GraphWriter, node: Function, x: str) -> str:
+def _dropout(w: GraphWriter, node: Node, x: str) -> str:
     """Dropout is active in training only, which ONNX Runtime does not do."""
     rate = float(node.node_attributes["dropoutRate"])
     if w.opset < 12:
@@ -22,7 +22,7 @@ def _dropout(w: GraphWriter, node: Function, x: str) -> str:
 
 
 @writes("RandomDistribution")
-def _random(w: GraphWriter, node: Function, *like: str) -> str:
+def _random(w: GraphWriter, node: Node, *like: str) -> str:
     a, out = node.node_attributes, node.node_outputs[0]
     kind, args = a["randomDistributionType"], [float(v) for v in a["randomDistributionArgs"]]
 

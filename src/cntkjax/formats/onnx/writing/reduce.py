@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....graph.axis import ALL_AXES, ALL_STATIC, BATCH, Axis
-from ....graph.function import Function
-from ....graph.variable import Variable
+from ....graph.function import Node
+from ....graph.variable import Edge
 from .._onnx import INT64
 from .graph import OPEN, ExportError, GraphWriter
 from .table import writes, writes_block
@@ -22,7 +22,7 @@ def _axes(attributes: dict[str, Any]) -> list[Axis]:
     return [attributes["axis"]] if "axis" in attributes else list(attributes["axisVec"])
 
 
-def _dimensions(w: GraphWriter, axes: Sequence[Axis], x: Variable) -> tuple[list[int], list[int]]:
+def _dimensions(w: GraphWriter, axes: Sequence[Axis], x: Edge) -> tuple[list[int], list[int]]:
     """The dimensions to reduce: those of dynamic axes, which are always dropped, and those of samples."""
     lead, rank = w.lead(x), len(x.shape)
     dynamic: list[int] = []
@@ -36,11 +36,11 @@ def _dimensions(w: GraphWriter, axes: Sequence[Axis], x: Variable) -> tuple[list
 
 
 @writes("ReduceElements")
-def _reduce(w: GraphWriter, node: Function, x: str) -> str:
+def _reduce(w: GraphWriter, node: Node, x: str) -> str:
     return _reduced(w, _REDUCTIONS[node.node_attributes["reductionOpName"]], node, w.inputs(node)[0], x)
 
 
-def _reduced(w: GraphWriter, op: str, node: Function, variable: Variable, x: str) -> str:
+def _reduced(w: GraphWriter, op: str, node: Node, variable: Edge, x: str) -> str:
     axes = _axes(node.node_attributes)
     dynamic, static = _dimensions(w, axes, variable)
     all_axes = bool({ALL_AXES, ALL_STATIC} & set(axes))
@@ -60,26 +60,26 @@ def _reduced(w: GraphWriter, op: str, node: Function, variable: Variable, x: str
     return w.cast(w.node(op, [x], axis=dimensions[0], keepdims=int(keep and not dynamic)), node.node_outputs[0].dtype)
 
 
-def _has_axes(block: Function) -> bool:
+def _has_axes(block: Node) -> bool:
     return bool({"axis", "axisVec"} & set(block.node_attributes))
 
 
 @writes_block("ReduceL1", "ReduceL2", "ReduceSumSquare", matches=_has_axes)
-def _reduce_block(w: GraphWriter, node: Function, x: str) -> str:
+def _reduce_block(w: GraphWriter, node: Node, x: str) -> str:
     return _reduced(w, node.op_name, node, w.block_operand(node), x)
 
 
 @writes("Softmax", "Hardmax", "LogSoftmax")
-def _softmax(w: GraphWriter, node: Function, x: str) -> str:
+def _softmax(w: GraphWriter, node: Node, x: str) -> str:
     return _along(w, node.op_name, x, w.inputs(node)[0], node.node_attributes.get("axis", ALL_STATIC))
 
 
 @writes_block("Softmax", "LogSoftmax", matches=lambda b: "axis" in b.node_attributes)
-def _softmax_block(w: GraphWriter, node: Function, x: str) -> str:
+def _softmax_block(w: GraphWriter, node: Node, x: str) -> str:
     return _along(w, node.op_name, x, w.block_operand(node), node.node_attributes["axis"])
 
 
-def _along(w: GraphWriter, op: str, x: str, variable: Variable, axis: Axis) -> str:
+def _along(w: GraphWriter, op: str, x: str, variable: Edge, axis: Axis) -> str:
     """Before opset 13 these operate on all dimensions from the axis on, so that the axis has to be the last one."""
     lead, rank = w.lead(variable), len(variable.shape)
     if axis.is_static_axis:
@@ -103,7 +103,7 @@ def _along(w: GraphWriter, op: str, x: str, variable: Variable, axis: Axis) -> s
 
 
 @writes("TopK")
-def _top_k(w: GraphWriter, node: Function, x: str) -> list[str]:
+def _top_k(w: GraphWriter, node: Node, x: str) -> list[str]:
     variable, k = w.inputs(node)[0], node.node_attributes["numItems"]
     axis = w.lead(variable) + len(variable.shape) - 1
     if w.opset >= 10:
@@ -114,7 +114,7 @@ def _top_k(w: GraphWriter, node: Function, x: str) -> list[str]:
 
 
 @writes("CosDistance")
-def _cosine(w: GraphWriter, node: Function, *x: str) -> str:
+def _cosine(w: GraphWriter, node: Node, *x: str) -> str:
     first, second = w.inputs(node)
     a, b = w.broadcastable([first, second])
     rank = max(len(first.shape), len(second.shape))
@@ -129,7 +129,7 @@ def _cosine(w: GraphWriter, node: Function, *x: str) -> str:
 
 
 @writes("Gather")
-def _gather(w: GraphWriter, node: Function, reference: str, indices: str) -> str:
+def _gather(w: GraphWriter, node: Node, reference: str, indices: str) -> str:
     source, _ = w.inputs(node)
     chosen = w.cast(indices, INT64)
     if not source.dynamic_axes:

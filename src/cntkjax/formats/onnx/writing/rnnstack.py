@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ....graph.function import Function
+from ....graph.function import Node
 from ....graph.shape import size
 from ....graph.variable import Leaf, value_of
 from ....primitives.rnnstack import layers_of
@@ -23,7 +23,7 @@ _KINDS = {
 
 
 @writes("OptimizedRNNStack")
-def _stack(w: GraphWriter, node: Function, x: str, weights: str) -> str:
+def _stack(w: GraphWriter, node: Node, x: str, weights: str) -> str:
     source, parameter = w.inputs(node)
     a = node.node_attributes
     if not isinstance(parameter, Leaf):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....graph.function import Function
+from ....graph.function import Node
 from ....graph.shape import is_known
-from ....graph.variable import Variable, outside, producer
+from ....graph.variable import Edge, outside, producer
 from .._onnx import BOOL, INT64
 from .graph import END, OPEN, ExportError, GraphWriter
 from .table import conversion_of, nodes_inside, operands, writes, writes_block
 
 
 @writes("UnpackSequenceOp")
-def _unpack(w: GraphWriter, node: Function, x: str) -> str | list[str]:
+def _unpack(w: GraphWriter, node: Node, x: str) -> str | list[str]:
     (source,) = w.inputs(node)
     steps = _swapped(w, x, len(source.shape))
     if len(node.node_outputs) == 1:
@@ -23,7 +23,7 @@ def _unpack(w: GraphWriter, node: Function, x: str) -> str | list[str]:
 
 
 @writes("ToSequenceOp", "ToSequenceLikeOp")
-def _to_sequence(w: GraphWriter, node: Function, x: str, *others: str) -> str:
+def _to_sequence(w: GraphWriter, node: Node, x: str, *others: str) -> str:
     steps = _swapped(w, x, len(node.node_outputs[0].shape))
     lengths = w.inputs(node)[1:] if node.op_name == "ToSequenceOp" else []
     if not lengths or ((source := producer(lengths[0])) is not None and source.op_name == "StopGradient"):
@@ -39,7 +39,7 @@ def _swapped(w: GraphWriter, x: str, rank: int) -> str:
 
 
 @writes("ReconcileDynamicAxis")
-def _reconciled(w: GraphWriter, node: Function, x: str, like: str) -> str:
+def _reconciled(w: GraphWriter, node: Node, x: str, like: str) -> str:
     source, other = w.inputs(node)
     lead = w.lead(other)
     if w.lead(source) == lead:
@@ -48,7 +48,7 @@ def _reconciled(w: GraphWriter, node: Function, x: str, like: str) -> str:
 
 
 @writes("PastValue", "FutureValue")
-def _delay(w: GraphWriter, node: Function, x: str, initial: str) -> str:
+def _delay(w: GraphWriter, node: Node, x: str, initial: str) -> str:
     """The steps with the initial states before or after them, without as many steps at the other end."""
     value, state = w.inputs(node)
     out, k = node.node_outputs[0], int(node.node_attributes["offset"])
@@ -64,7 +64,7 @@ def _delay(w: GraphWriter, node: Function, x: str, initial: str) -> str:
     return w.slice(both, [0 if past else k], [-k if past else END], [0])
 
 
-def initial_states(w: GraphWriter, node: Function, initial: str, state: Variable, like: str, steps: int = 0) -> str:
+def initial_states(w: GraphWriter, node: Node, initial: str, state: Edge, like: str, steps: int = 0) -> str:
     """The initial state of each sequence, [steps, N, *shape], or [N, *shape] for no steps; `like` is [T, N, ...]."""
     shape = node.node_outputs[0].shape
     if any(d < 0 for d in shape):
@@ -77,7 +77,7 @@ def initial_states(w: GraphWriter, node: Function, initial: str, state: Variable
 
 # ---- steps selected by a condition
 @writes("Where")
-def _where(w: GraphWriter, node: Function, condition: str) -> str:
+def _where(w: GraphWriter, node: Node, condition: str) -> str:
     """The numbers of the selected steps, [steps, 1], which the first sequence of a batch determines for all of them.
 
     A condition of n selects a step n times, and fractions add up: the number of output j is the number of steps up to
@@ -99,7 +99,7 @@ def _where(w: GraphWriter, node: Function, condition: str) -> str:
     return numbers if node.node_outputs[0].sequence_axis is not None else w.reshape(numbers, -1)
 
 
-def _is_boolean(condition: Variable) -> bool:
+def _is_boolean(condition: Edge) -> bool:
     """True if a condition is known to be 0 or 1."""
     node = producer(condition)
     conversion = None if node is None else conversion_of(node)
@@ -107,18 +107,18 @@ def _is_boolean(condition: Variable) -> bool:
 
 
 @writes("PackedIndex")
-def _packed_index(w: GraphWriter, node: Function, source: str, steps: str) -> str:
+def _packed_index(w: GraphWriter, node: Node, source: str, steps: str) -> str:
     return steps
 
 
 @writes("GatherPacked")
-def _gather_packed(w: GraphWriter, node: Function, x: str, index: str) -> str:
+def _gather_packed(w: GraphWriter, node: Node, x: str, index: str) -> str:
     steps = w.node("Gather", [x, w.cast(w.reshape(index, -1), INT64)], axis=0)
     return steps if node.node_outputs[0].sequence_axis is not None else w.squeeze(steps, [0])
 
 
 @writes("ScatterPacked")
-def _scatter_packed(w: GraphWriter, node: Function, x: str, index: str, condition: str) -> str:
+def _scatter_packed(w: GraphWriter, node: Node, x: str, index: str, condition: str) -> str:
     """The steps scattered into zeros of the condition's length."""
     value = w.inputs(node)[0]
     rank = len(value.shape)
@@ -130,7 +130,7 @@ def _scatter_packed(w: GraphWriter, node: Function, x: str, index: str, conditio
 
 
 @writes_block("Sequence::Slice", matches=lambda b: _range(b) is not None)
-def _slice(w: GraphWriter, node: Function, x: str) -> str:
+def _slice(w: GraphWriter, node: Node, x: str) -> str:
     """A range of steps; a single step without the axis (first, last)."""
     begin, end = _range(node) or (0, 0)
     steps = w.slice(x, [begin], [end or END], [0])
@@ -142,7 +142,7 @@ def _slice(w: GraphWriter, node: Function, x: str) -> str:
     return w.reshape(steps, OPEN, *out.shape)  # CNTK 2.7 reads no Squeeze of a step
 
 
-def _range(block: Function) -> tuple[int, int] | None:
+def _range(block: Node) -> tuple[int, int] | None:
     """Begin and end of a slice, from the delays inside, which select steps near the ends, or all others."""
     inner = nodes_inside(block)
     begin = end = 0

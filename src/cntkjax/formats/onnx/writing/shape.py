@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ....graph.function import Function
+from ....graph.function import Node
 from ....graph.shape import is_known
 from .._onnx import INT64, element_type
 from .graph import END, ExportError, GraphWriter
@@ -15,25 +15,25 @@ from .table import writes, writes_block
 
 
 @writes("Reshape")
-def _reshape(w: GraphWriter, node: Function, x: str) -> str:
+def _reshape(w: GraphWriter, node: Node, x: str) -> str:
     (source,) = w.inputs(node)
     return w.reshape_samples(x, w.lead(source), node.node_outputs[0].shape, source.shape)
 
 
 @writes_block("Flatten", "ExpandDims")
-def _flatten(w: GraphWriter, node: Function, x: str) -> str:
+def _flatten(w: GraphWriter, node: Node, x: str) -> str:
     source = w.block_operand(node)
     return w.reshape_samples(x, w.lead(source), node.node_outputs[0].shape, source.shape)
 
 
 @writes("Squeeze")
-def _squeeze(w: GraphWriter, node: Function, x: str) -> str:
+def _squeeze(w: GraphWriter, node: Node, x: str) -> str:
     (source,) = w.inputs(node)
     return w.reshape_samples(x, w.lead(source), node.node_outputs[0].shape)
 
 
 @writes("TransposeAxes")
-def _transpose(w: GraphWriter, node: Function, x: str) -> str:
+def _transpose(w: GraphWriter, node: Node, x: str) -> str:
     (source,) = w.inputs(node)
     lead, rank, attributes = w.lead(source), len(source.shape), node.node_attributes
     order = list(range(rank))
@@ -47,17 +47,17 @@ def _transpose(w: GraphWriter, node: Function, x: str) -> str:
 
 
 @writes("UnpackBatchAxis")
-def _unpack_batch(w: GraphWriter, node: Function, x: str) -> str:
+def _unpack_batch(w: GraphWriter, node: Node, x: str) -> str:
     return x if w.inputs(node)[0].dynamic_axes else w.unsqueeze(x, [0])
 
 
 @writes("ToBatchAxis")
-def _to_batch(w: GraphWriter, node: Function, x: str) -> str:
+def _to_batch(w: GraphWriter, node: Node, x: str) -> str:
     return x
 
 
 @writes("Slice")
-def _slice(w: GraphWriter, node: Function, x: str) -> str:
+def _slice(w: GraphWriter, node: Node, x: str) -> str:
     (source,) = w.inputs(node)
     a, lead, rank = node.node_attributes, w.lead(source), len(source.shape)
     several = "axisVec" in a
@@ -73,7 +73,7 @@ def _slice(w: GraphWriter, node: Function, x: str) -> str:
 
 
 def _gathered_slice(
-    w: GraphWriter, node: Function, x: str, axes: Sequence[int], begins: Sequence[int], ends: Sequence[int],
+    w: GraphWriter, node: Node, x: str, axes: Sequence[int], begins: Sequence[int], ends: Sequence[int],
     strides: Sequence[int],
 ) -> str:
     """A slice by Gather: with a negative stride the range is that of CNTK, in reverse order."""
@@ -88,7 +88,7 @@ def _gathered_slice(
 
 
 @writes("Splice")
-def _splice(w: GraphWriter, node: Function, *x: str) -> str:
+def _splice(w: GraphWriter, node: Node, *x: str) -> str:
     out = node.node_outputs[0]
     lead, rank = w.lead(out), len(out.shape)
     axis = node.node_attributes["axis"].static_axis_index() % rank
@@ -110,7 +110,7 @@ def _splice(w: GraphWriter, node: Function, *x: str) -> str:
 
 
 @writes("Pad")
-def _pad(w: GraphWriter, node: Function, x: str) -> str:
+def _pad(w: GraphWriter, node: Node, x: str) -> str:
     (source,) = w.inputs(node)
     a, lead = node.node_attributes, w.lead(source)
     head, foot = (list(map(int, a[k]))[::-1] for k in ("paddingHead", "paddingFoot"))
@@ -124,7 +124,7 @@ def _pad(w: GraphWriter, node: Function, x: str) -> str:
     return w.node("Pad", [x, w.ints(*widths), *([w.scalar(value, source)] if mode == 0 else [])], mode=name)
 
 
-def _symmetric_pad(w: GraphWriter, node: Function, x: str, head: list[int], foot: list[int]) -> str:
+def _symmetric_pad(w: GraphWriter, node: Node, x: str, head: list[int], foot: list[int]) -> str:
     """Symmetric padding by Gather along each axis: ONNX has none that repeats the outermost element."""
     (source,) = w.inputs(node)
     for axis, n in enumerate(source.shape):
@@ -138,7 +138,7 @@ def _symmetric_pad(w: GraphWriter, node: Function, x: str, head: list[int], foot
 
 
 @writes("Crop")
-def _crop(w: GraphWriter, node: Function, *x: str) -> str:
+def _crop(w: GraphWriter, node: Node, *x: str) -> str:
     source = w.inputs(node)[0]
     shape, lead = node.node_outputs[0].shape, w.lead(source)
     if not is_known(shape[-2:]):
@@ -151,13 +151,13 @@ def _crop(w: GraphWriter, node: Function, *x: str) -> str:
 
 
 @writes("ConstantOp")
-def _constant(w: GraphWriter, node: Function, x: str) -> str:
+def _constant(w: GraphWriter, node: Node, x: str) -> str:
     value = np.asarray(node.node_attributes["fillValue"], node.node_outputs[0].dtype)
     return w.constant_of_shape(w.node("Shape", [x]), value)
 
 
 @writes("EyeLikeOp")
-def _eye(w: GraphWriter, node: Function, x: str) -> str:
+def _eye(w: GraphWriter, node: Node, x: str) -> str:
     (source,) = w.inputs(node)
     if not w.lead(source) + len(source.shape) == 2:
         raise ExportError(f"{node!r}: ONNX has unit matrices of two dimensions only")
@@ -165,7 +165,7 @@ def _eye(w: GraphWriter, node: Function, x: str) -> str:
 
 
 @writes("OneHotOp")
-def _one_hot(w: GraphWriter, node: Function, x: str) -> str:
+def _one_hot(w: GraphWriter, node: Node, x: str) -> str:
     (source,) = w.inputs(node)
     a, out = node.node_attributes, node.node_outputs[0]
     axis = w.lead(source) + a["onehotAxis"].static_axis_index() % len(out.shape)
@@ -174,16 +174,16 @@ def _one_hot(w: GraphWriter, node: Function, x: str) -> str:
 
 
 @writes_block("DepthToSpace", matches=lambda b: "blockSize" in b.node_attributes)
-def _depth_to_space(w: GraphWriter, node: Function, x: str) -> str:
+def _depth_to_space(w: GraphWriter, node: Node, x: str) -> str:
     return _on_batch(w, node, x, "DepthToSpace", blocksize=int(node.node_attributes["blockSize"]))
 
 
 @writes_block("SpaceToDepth", matches=lambda b: "blockSize" in b.node_attributes)
-def _space_to_depth(w: GraphWriter, node: Function, x: str) -> str:
+def _space_to_depth(w: GraphWriter, node: Node, x: str) -> str:
     return _on_batch(w, node, x, "SpaceToDepth", blocksize=int(node.node_attributes["blockSize"]))
 
 
-def _on_batch(w: GraphWriter, node: Function, x: str, op: str, **attributes: Any) -> str:
+def _on_batch(w: GraphWriter, node: Node, x: str, op: str, **attributes: Any) -> str:
     """A block of one operand, as an operation on [samples, channels, ...]."""
     source = w.block_operand(node)
     lead = w.lead(source)

@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ....graph.function import Function, nodes
-from ....graph.variable import Variable
+from ....graph.function import Node, nodes
+from ....graph.variable import Edge
 
 Converter = Callable[..., "str | list[str]"]
 
 
-def _always(block: Function) -> bool:
+def _always(block: Node) -> bool:
     return True
 
 
@@ -34,7 +34,7 @@ class WritingRule:
     """
 
     convert: Converter
-    matches: Callable[[Function], bool] = _always
+    matches: Callable[[Node], bool] = _always
     boolean: bool = False
     batch_of_one: bool = False
 
@@ -54,7 +54,7 @@ def writes(*names: str, boolean: bool = False) -> Callable[[Converter], Converte
 
 
 def writes_block(
-    *names: str, matches: Callable[[Function], bool] = _always, boolean: bool = False, batch_of_one: bool = False
+    *names: str, matches: Callable[[Node], bool] = _always, boolean: bool = False, batch_of_one: bool = False
 ) -> Callable[[Converter], Converter]:
     """Decorator: register a function as the converter of blocks; see `WritingRule` for the options."""
 
@@ -65,22 +65,22 @@ def writes_block(
     return register
 
 
-def conversion_of(node: Function) -> WritingRule | None:
+def conversion_of(node: Node) -> WritingRule | None:
     """The row of a primitive or block; None if it has none."""
     return (PRIMITIVES if node.block_composite is None else BLOCKS).get(node.op_name)
 
 
-def operands(block: Function) -> list[Variable]:
+def operands(block: Node) -> list[Edge]:
     """The operands of a block, in the order of its arguments."""
     return [operand for _, operand in block.block_map]
 
 
-def node_inside(block: Function, op_name: str) -> Function:
+def node_inside(block: Node, op_name: str) -> Node:
     """The first node of an operation inside a block, from which the roles of the block's operands follow."""
     return next(n for n in nodes_inside(block) if n.op_name == op_name)
 
 
-def nodes_inside(block: Function) -> list[Function]:
+def nodes_inside(block: Node) -> list[Node]:
     """The nodes inside a block and inside the blocks in it, the root last."""
     assert block.block_composite is not None
     return nodes([block.block_composite.root_function], into_blocks=True)
