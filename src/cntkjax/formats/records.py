@@ -20,9 +20,14 @@ def take(record: object, key: str, kind: type[T], where: str) -> T:
         raise FormatError(f"{where} is {record!r}, not a dictionary")
     value = record.get(key, _OPTIONAL.get(key))
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        problem = f"of type {type(value).__name__}, not {kind.__name__}" if key in record else "missing"
+        problem = f"of type {_name(type(value))}, not {_name(kind)}" if key in record else "missing"
         raise FormatError(f"{where}: {key} is {problem}")
     return value
+
+
+def _name(kind: type) -> str:
+    """What users call a type: a shape in a file is a shape."""
+    return kind.__name__.removeprefix("Stored")
 
 
 def take_names(record: object, key: str, where: str) -> list[str]:
