@@ -28,6 +28,11 @@ def weight(*shape):
     return C.parameter(shape or (3, 2), init=0.5)
 
 
+def weights():
+    C.save_weights(model(), "weights.safetensors")
+    return "weights.safetensors"
+
+
 def model():
     x = C.input_variable(3, name="x")
     return C.layers.Dense(2, name="dense")(x)
@@ -586,6 +591,8 @@ CALLS.update(
         "C.logging.ProgressPrinter(1).end_progress_print": dict,
         "C.logging.ProgressPrinter(1).update_with_trainer": lambda: {"trainer": new_trainer()},
         "C.logging.TensorBoardProgressWriter().write_value": lambda: {"name": "n", "value": 1.0, "step": 1},
+        "save_weights": lambda: {"model": model(), "path": "w.safetensors"},
+        "load_weights": lambda: {"model": model(), "weights": weights()},
         "debugging.dump_function": lambda: {"root": model()},
         "debugging.dump_signature": lambda: {"root": model()},
         "debugging.force_deterministic": lambda: {"seed": 1},
