@@ -19,7 +19,7 @@ from cntkjax.debugging import stop_profiler
 from cntkjax.graph.arguments import is_checked
 from cntkjax.logging import get_trace_level
 from cntkjax.logging._tensorboard import _EventFile
-from cntkjax.logging._trace_level import _State
+from cntkjax.logging._trace_level import _TraceLevelState
 
 from . import calls
 from .calls import CALLS, C
@@ -110,7 +110,7 @@ def interrupt(number, frame):
 def test_impossible_arguments_are_errors_that_name_them(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", io.StringIO())
-    monkeypatch.setattr(_State, "level", get_trace_level())
+    monkeypatch.setattr(_TraceLevelState, "level", get_trace_level())
     signal.signal(signal.SIGPROF, interrupt)
     complaints = []
     try:

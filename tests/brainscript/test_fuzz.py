@@ -103,7 +103,7 @@ def test_mutated_texts_give_errors_with_places_or_networks(language, tmp_path, m
             pass
         except Exception as error:
             raise AssertionError(f"seed {seed}: {type(error).__name__}: {error}\n{broken}") from error
-        assert time.process_time() - start < 5, f"seed {seed} takes too long\n{broken}"
+        assert time.process_time() - start < 30, f"seed {seed} takes too long\n{broken}"
 
 
 @pytest.mark.parametrize("text", [
@@ -117,4 +117,4 @@ def test_hostile_descriptions_are_refused_within_a_second(text):
     start = time.process_time()
     with pytest.raises(ConfigError):
         build_network(Text("net.bs", text + "\noutputNodes = (x)"), {})
-    assert time.process_time() - start < 1
+    assert time.process_time() - start < 5  # a second on an idle machine

@@ -14,14 +14,14 @@ from .library.leaves import copied
 from .library.package import PACKAGE
 from .library.table import OPERATIONS
 from .network import ROLES, Network
-from .nodes import Node, changed, named, ordered, reachable
+from .nodes import NetNode, changed, named, ordered, reachable
 from .source import ConfigError
 
 PRECOMPUTED = frozenset({"Mean", "InvStdDev"})
 DTYPES = {"float": "float32", "double": "float64", "float16": "float16"}
 
 
-def is_delay(node: Node) -> bool:
+def is_delay(node: NetNode) -> bool:
     """Whether a node may close a loop."""
     return node.operation in OPERATIONS and OPERATIONS[node.operation].delays
 
@@ -40,7 +40,7 @@ class Builder:
         self.axes: dict[Any, Any] = {}
         self.sequential: set[Any] = set()
 
-    def build(self, nodes: Iterable[Node]) -> None:
+    def build(self, nodes: Iterable[NetNode]) -> None:
         """Build nodes and what they depend on."""
         needed = [node for node in reachable(nodes) if node.operation != "DynamicAxis"]
         new = changed(needed)
@@ -48,7 +48,7 @@ class Builder:
         self.built |= {id(node): node.variable for node in needed if id(node) not in fresh}
         components = ordered([node for node in new if id(node) not in self.built], is_delay)
         self._find_sequences(node for component in components for node in component)
-        loops: dict[Any, Node] = {}
+        loops: dict[Any, NetNode] = {}
         with default_options(dtype=DTYPES[self.precision]):
             for component in components:
                 for node in component:
@@ -56,7 +56,7 @@ class Builder:
                         self._build(node, loops, in_loop=len(component) > 1 or node in node.operands())
         self._close(loops)
 
-    def _build(self, node: Node, loops: dict[Any, Node], in_loop: bool) -> None:
+    def _build(self, node: NetNode, loops: dict[Any, NetNode], in_loop: bool) -> None:
         """One node, whose operands are built; what a delay within a loop looks back at is not known yet."""
         operands = node.operands()
         if node.variable is None and (choose := getattr(OPERATIONS.get(node.operation), "operands", None)):
@@ -73,7 +73,7 @@ class Builder:
         except (ValueError, TypeError, RuntimeError, IndexError, OSError, AttributeError, KeyError) as error:
             raise node.error(_first_lines(error)) from error
 
-    def _call(self, node: Node, inputs: list[Any]) -> Any:
+    def _call(self, node: NetNode, inputs: list[Any]) -> Any:
         name = node.name if self.names else ""
         if node.variable is not None:
             return self._cloned(node, inputs)
@@ -87,36 +87,36 @@ class Builder:
             options["axes"] = self._axes(options.pop("dynamicAxis", None))
         return OPERATIONS[node.operation].build(self.package, *inputs, name=name, **options)
 
-    def _cloned(self, node: Node, inputs: list[Any]) -> Any:
+    def _cloned(self, node: NetNode, inputs: list[Any]) -> Any:
         """A node of another network, with other inputs."""
         before = [self._original(each) for each in node.originals]
         substitutions = {old: new for old, new in zip(before, inputs, strict=True) if old is not new}
         return node.variable.owner.clone("share", substitutions)
 
-    def _original(self, node: Node) -> Any:
+    def _original(self, node: NetNode) -> Any:
         """The variable that a node was in the network that it comes from."""
         return node.variable if node.variable is not None else self.built[id(node)]
 
     def _axes(self, axis: Any) -> list[Any]:
         """The dynamic axes of an input: a sequence axis only where something needs sequences."""
         Axis = self.package.Axis
-        key = id(axis) if isinstance(axis, Node) else axis or ""
+        key = id(axis) if isinstance(axis, NetNode) else axis or ""
         if key not in self.sequential:
             return [Axis.default_batch_axis()]
         if key not in self.axes:
             self.axes[key] = Axis.default_dynamic_axis() if key == "" else Axis(getattr(axis, "name", axis))
         return [Axis.default_batch_axis(), self.axes[key]]
 
-    def _find_sequences(self, nodes: Iterable[Node]) -> None:
+    def _find_sequences(self, nodes: Iterable[NetNode]) -> None:
         """Which axes have sequences: named ones, and the default one if an operation on sequences depends on it."""
         for node in nodes:
             if node.operation in OPERATIONS and OPERATIONS[node.operation].sequences:
                 self.sequential |= _axes_of(node)
             elif node.operation in ("InputValue", "SparseInputValue") and node.options.get("dynamicAxis"):
                 axis = node.options["dynamicAxis"]
-                self.sequential.add(id(axis) if isinstance(axis, Node) else axis)
+                self.sequential.add(id(axis) if isinstance(axis, NetNode) else axis)
 
-    def _close(self, loops: dict[Any, Node]) -> None:
+    def _close(self, loops: dict[Any, NetNode]) -> None:
         """Connect delays with what they look back at, and infer everything that depends on them."""
         if loops:
             known = {later: self.built[id(node)] for later, node in loops.items()}
@@ -124,7 +124,7 @@ class Builder:
             self.package.connect(list(functions), known)
 
 
-def _axes_of(node: Node) -> set[Any]:
+def _axes_of(node: NetNode) -> set[Any]:
     """The dynamic axes of all inputs that a node depends on."""
     found: set[Any] = set()
     seen: set[int] = set()
@@ -136,7 +136,7 @@ def _axes_of(node: Node) -> set[Any]:
         seen.add(id(each))
         if each.operation in ("InputValue", "SparseInputValue"):
             axis = each.options.get("dynamicAxis")
-            found.add(id(axis) if isinstance(axis, Node) else axis or "")
+            found.add(id(axis) if isinstance(axis, NetNode) else axis or "")
         waiting += each.operands()
     return found
 
@@ -163,7 +163,7 @@ def recorded(recorder: Any) -> Iterator[None]:
         _package.reset(token)
 
 
-def network_of(members: dict[str, Node], roles: dict[str, list[Node]], precision: str = "float") -> Network:
+def network_of(members: dict[str, NetNode], roles: dict[str, list[NetNode]], precision: str = "float") -> Network:
     """The network of nodes that are named directly, and of what they depend on."""
     for name, node in members.items():
         node.name = name

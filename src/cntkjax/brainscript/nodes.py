@@ -13,7 +13,7 @@ Chain = tuple[tuple[str, Place], ...]
 
 
 @dataclass(eq=False)
-class Node:
+class NetNode:
     """A node of a network that a description creates.
 
     `inputs` is None until those of a delay are known, since they may depend on the node itself: `late` gives them.
@@ -23,16 +23,16 @@ class Node:
 
     operation: str
     name: str
-    inputs: list[Node] | None
+    inputs: list[NetNode] | None
     options: dict[str, Any]
     place: Place | None = None
     chain: Chain = field(default=(), repr=False)
-    late: Callable[[], list[Node]] | None = field(default=None, repr=False)
+    late: Callable[[], list[NetNode]] | None = field(default=None, repr=False)
     tag: str = ""
     variable: Any = None
-    originals: list[Node] = field(default_factory=list, repr=False)
+    originals: list[NetNode] = field(default_factory=list, repr=False)
 
-    def operands(self) -> list[Node]:
+    def operands(self) -> list[NetNode]:
         """The inputs; those of a delay are evaluated now."""
         if self.inputs is None:
             self.inputs = self.late() if self.late is not None else []
@@ -44,12 +44,12 @@ class Node:
         return ConfigError(text) if self.place is None else self.place.error(text, self.chain)
 
 
-def named(roots: Iterable[Node]) -> dict[str, Node]:
+def named(roots: Iterable[NetNode]) -> dict[str, NetNode]:
     """All nodes that the roots depend on, by names that are unique, in CNTK's order: roots, then inputs, by distance.
 
     The second node of a name gets an underscore in front, as in CNTK.
     """
-    found: dict[str, Node] = {}
+    found: dict[str, NetNode] = {}
     seen: set[int] = set()
     waiting = deque(roots)
     while waiting:
@@ -64,16 +64,16 @@ def named(roots: Iterable[Node]) -> dict[str, Node]:
     return found
 
 
-def ordered(nodes: Iterable[Node], is_delay: Callable[[Node], bool]) -> list[list[Node]]:
+def ordered(nodes: Iterable[NetNode], is_delay: Callable[[NetNode], bool]) -> list[list[NetNode]]:
     """The nodes in an order of computation, those of a loop together (Tarjan's algorithm, without recursion).
 
     Within a loop the delays come first, and the others in the order in which they can be computed from these.
     """
     index: dict[int, int] = {}
     low: dict[int, int] = {}
-    stack: list[Node] = []
+    stack: list[NetNode] = []
     on_stack: set[int] = set()
-    components: list[list[Node]] = []
+    components: list[list[NetNode]] = []
     for root in nodes:
         if id(root) in index:
             continue
@@ -100,7 +100,7 @@ def ordered(nodes: Iterable[Node], is_delay: Callable[[Node], bool]) -> list[lis
     return [_loop(component, is_delay) for component in components]
 
 
-def _popped(stack: list[Node], on_stack: set[int], last: Node) -> list[Node]:
+def _popped(stack: list[NetNode], on_stack: set[int], last: NetNode) -> list[NetNode]:
     """The component that ends with this node."""
     found = []
     while True:
@@ -111,7 +111,7 @@ def _popped(stack: list[Node], on_stack: set[int], last: Node) -> list[Node]:
             return found
 
 
-def _loop(component: list[Node], is_delay: Callable[[Node], bool]) -> list[Node]:
+def _loop(component: list[NetNode], is_delay: Callable[[NetNode], bool]) -> list[NetNode]:
     """The nodes of a loop, delays first."""
     if len(component) == 1:
         return component
@@ -131,10 +131,10 @@ def _loop(component: list[Node], is_delay: Callable[[Node], bool]) -> list[Node]
     return done
 
 
-def changed(nodes: Iterable[Node]) -> list[Node]:
+def changed(nodes: Iterable[NetNode]) -> list[NetNode]:
     """Those of the nodes that have to be built: new ones, those with other inputs, and what depends on such."""
-    users: dict[int, list[Node]] = {}
-    found: dict[int, Node] = {}
+    users: dict[int, list[NetNode]] = {}
+    found: dict[int, NetNode] = {}
     for node in nodes:
         operands = node.operands()
         for operand in operands:
@@ -150,9 +150,9 @@ def changed(nodes: Iterable[Node]) -> list[Node]:
     return list(found.values())
 
 
-def reachable(roots: Iterable[Node]) -> list[Node]:
+def reachable(roots: Iterable[NetNode]) -> list[NetNode]:
     """The roots and all that they depend on."""
-    found: dict[int, Node] = {}
+    found: dict[int, NetNode] = {}
     waiting = list(roots)
     while waiting:
         node = waiting.pop()
@@ -162,23 +162,27 @@ def reachable(roots: Iterable[Node]) -> list[Node]:
     return list(found.values())
 
 
-def replaced(roots: Iterable[Node], replacements: dict[int, Node], rename: Callable[[str], str]) -> dict[int, Node]:
+def replaced(
+    roots: Iterable[NetNode], replacements: dict[int, NetNode], rename: Callable[[str], str]
+) -> dict[int, NetNode]:
     """Copies of nodes in which others are replaced: of all that depend on these. Nodes are keys by `id`.
 
     `rename`: the name of a copy.
     """
     nodes = reachable(roots)
-    users: dict[int, list[Node]] = {}
+    users: dict[int, list[NetNode]] = {}
     for node in nodes:
         for operand in node.operands():
             users.setdefault(id(operand), []).append(node)
     copies = dict(replacements)
     waiting = [node for node in nodes if id(node) in replacements]
-    made: list[tuple[Node, Node]] = []
+    made: list[tuple[NetNode, NetNode]] = []
     while waiting:
         for user in users.get(id(waiting.pop()), ()):
             if id(user) not in copies:
-                copy = Node(user.operation, rename(user.name), None, user.options, user.place, user.chain, tag=user.tag)
+                copy = NetNode(
+                    user.operation, rename(user.name), None, user.options, user.place, user.chain, tag=user.tag
+                )
                 copy.variable, copy.originals = user.variable, user.originals or user.operands()
                 copies[id(user)] = copy
                 made.append((user, copy))
@@ -188,4 +192,4 @@ def replaced(roots: Iterable[Node], replacements: dict[int, Node], rename: Calla
     return copies
 
 
-__all__ = ["Chain", "Node", "changed", "named", "ordered", "reachable", "replaced"]
+__all__ = ["Chain", "NetNode", "changed", "named", "ordered", "reachable", "replaced"]

@@ -18,7 +18,7 @@ _LEAST_DEVIATION = 1e-10
 
 def precompute(network: Network, source: Source) -> None:
     """Set the statistics of a network; the source ends after a sweep."""
-    tallies = {name: _Tally() for _, name in network.statistics.values()}
+    tallies = {name: _Moments() for _, name in network.statistics.values()}
     values = {name: alias(network.nodes[name]) for name in tallies}
     inputs: Any = streams_of([*values.values()], source)
     while minibatch := next_minibatch(source, _MINIBATCH, inputs):
@@ -33,7 +33,7 @@ def precompute(network: Network, source: Source) -> None:
     network.statistics = {}  # a model that is saved now has them
 
 
-class _Tally:
+class _Moments:
     """Sums over samples, in double precision."""
 
     def __init__(self) -> None:

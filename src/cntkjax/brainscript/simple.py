@@ -11,7 +11,7 @@ from ..sgd import ConfigError
 from .building import network_of
 from .configuration import Block
 from .network import ROLES, Network
-from .nodes import Node
+from .nodes import NetNode
 from .simple_nodes import Nodes
 from .simple_recurrent import KINDS, recurrent_network
 
@@ -24,7 +24,7 @@ KEYS = (
 class _Builder(Nodes):
     """The nodes of a feed-forward network."""
 
-    def hidden(self, x: Node, sizes: Sequence[int]) -> Node:
+    def hidden(self, x: NetNode, sizes: Sequence[int]) -> NetNode:
         """All layers; returns the outputs before the softmax."""
         activations = self.activations(len(sizes) - 2)
         source = "features"
@@ -61,7 +61,7 @@ def simple_network(block: Block, precision: str) -> Network:
         deviation = builder.node("InvStdDev", "InvStdOfFeatures", features)
         x = builder.node("PerDimMeanVarNormalization", "MVNormalizedFeatures", features, mean, deviation)
     last = builder.hidden(x, sizes)
-    roles: dict[str, list[Node]] = {role: [] for role in ROLES} | {"feature": [features], "label": [labels]}
+    roles: dict[str, list[NetNode]] = {role: [] for role in ROLES} | {"feature": [features], "label": [labels]}
     training = builder.criterion("trainingCriterion")
     evaluation = builder.criterion("evalCriterion", training)
     loss = builder.node(training, training, labels, last)

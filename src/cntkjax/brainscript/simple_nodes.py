@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..sgd import ConfigError
 from .configuration import Block
-from .nodes import Node
+from .nodes import NetNode
 
 _ACTIVATIONS = ("Sigmoid", "Tanh", "RectifiedLinear")
 _CRITERIA = ("CrossEntropyWithSoftmax", "SquareError", "CrossEntropy", "ClassificationError", "Logistic")
@@ -19,11 +19,11 @@ class Nodes:
         self.block = block
         self._seed = block.integer("randomSeedOffset", 0)
 
-    def node(self, operation: str, name: str, *inputs: Node, **options: object) -> Node:
+    def node(self, operation: str, name: str, *inputs: NetNode, **options: object) -> NetNode:
         """A node at the place of the block."""
-        return Node(operation, name, list(inputs), dict(options), self.block.place)
+        return NetNode(operation, name, list(inputs), dict(options), self.block.place)
 
-    def weight(self, name: str, rows: int, columns: int) -> Node:
+    def weight(self, name: str, rows: int, columns: int) -> NetNode:
         """A matrix of random numbers."""
         self._seed += 1
         return self.node(
@@ -32,7 +32,7 @@ class Nodes:
             initValueScale=self.block.number("initValueScale", 1.0),
         )
 
-    def bias(self, name: str, rows: int, value: float = 0.0) -> Node:
+    def bias(self, name: str, rows: int, value: float = 0.0) -> NetNode:
         """A column of equal numbers."""
         return self.node("LearnableParameter", name, shape=[rows, 1], init="fixedValue", initValue=value)
 

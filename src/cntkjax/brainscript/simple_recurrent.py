@@ -9,7 +9,7 @@ from ..sgd import ConfigError
 from .building import network_of
 from .configuration import Block
 from .network import ROLES, Network
-from .nodes import Node
+from .nodes import NetNode
 from .simple_nodes import CLASS_BASED, Nodes
 
 KINDS = ("SIMPLERNN", "LSTM", "CLASSLM", "CLASSLSTM")
@@ -23,18 +23,18 @@ class _Recurrent(Nodes):
         self._unnamed = 0
         self._start = block.number("defaultHiddenActivity", 0.1)
 
-    def auto(self, operation: str, *inputs: Node, **options: object) -> Node:
+    def auto(self, operation: str, *inputs: NetNode, **options: object) -> NetNode:
         """A node without a name of its own."""
         self._unnamed += 1
         return self.node(operation, f"AutoName{self._unnamed}", *inputs, **options)
 
-    def delayed(self, later: Callable[[], Node]) -> Node:
+    def delayed(self, later: Callable[[], NetNode]) -> NetNode:
         """The value of a node one step before."""
         delay = self.auto("PastValue", timeStep=1.0, defaultHiddenActivation=self._start)
         delay.inputs, delay.late = None, lambda: [later()]
         return delay
 
-    def lstm(self, number: int, x: Node, size: int, width: int) -> Node:
+    def lstm(self, number: int, x: NetNode, size: int, width: int) -> NetNode:
         """A layer of LSTM units with peepholes. Shapes: x [width] -> [size]."""
         weights = {name: self.weight(f"WX{name}{number}", size, width) for name in "OIFC"}
         biases = {
@@ -45,11 +45,11 @@ class _Recurrent(Nodes):
             recurrent[name] = self.weight(f"WH{name}{number}", size, size)
             peephole[name] = self.weight(f"WC{name}{number}", size, 1)
         recurrent["C"] = self.weight(f"WHC{number}", size, size)
-        made: dict[str, Node] = {}
+        made: dict[str, NetNode] = {}
         before = {name: self.delayed(lambda: made["output"]) for name in "IFOC"}
         cells = {name: self.delayed(lambda: made["cell"]) for name in ("I", "F", "kept")}
 
-        def gate(name: str, cell: Node) -> Node:
+        def gate(name: str, cell: NetNode) -> NetNode:
             peep = self.auto("DiagTimes", peephole[name], cell)
             past = self.auto("Times", recurrent[name], before[name])
             total = self.auto("Plus", self.auto("Times", weights[name], x), biases[name])
@@ -65,7 +65,7 @@ class _Recurrent(Nodes):
         made["output"] = self.auto("ElementTimes", shown, self.auto("Tanh", made["cell"]))
         return made["output"]
 
-    def lstms(self, x: Node, sizes: Sequence[int]) -> Node:
+    def lstms(self, x: NetNode, sizes: Sequence[int]) -> NetNode:
         """An embedding of words, and layers of LSTM units."""
         order = max(self.block.integer("lookupTableOrder", 1), 1)
         if sizes[0] % order:
@@ -76,12 +76,12 @@ class _Recurrent(Nodes):
             x = self.lstm(i, x, sizes[i + 1], sizes[i])
         return x
 
-    def simple(self, x: Node, sizes: Sequence[int]) -> Node:
+    def simple(self, x: NetNode, sizes: Sequence[int]) -> NetNode:
         """Layers of which those that recurrentLayer lists also get their own last output."""
         recurrent = {int(layer) for layer in self.block.array("recurrentLayer")}
         for i, activation in enumerate(self.activations(len(sizes) - 2)):
             product = self.auto("Times", self.weight(f"W{i}", sizes[i + 1], sizes[i]), x)
-            made: dict[str, Node] = {}
+            made: dict[str, NetNode] = {}
             if i + 1 in recurrent:
                 weight = self.weight(f"R{i + 1}", sizes[i + 1], sizes[i + 1])
                 other = self.auto("Times", weight, self.delayed(partial(made.__getitem__, "x")))
@@ -91,7 +91,7 @@ class _Recurrent(Nodes):
         return x
 
 
-    def with_softmax(self, last: Node, sizes: Sequence[int]) -> tuple[Node, Node, list[Node]]:
+    def with_softmax(self, last: NetNode, sizes: Sequence[int]) -> tuple[NetNode, NetNode, list[NetNode]]:
         """Labels, criterion, and the nodes that have their names."""
         labels = self.node("InputValue", "labels", shape=[sizes[-1]])
         weight = self.weight(f"W{len(sizes) - 2}", sizes[-1], sizes[-2])
@@ -99,7 +99,7 @@ class _Recurrent(Nodes):
         loss = self.node(training, training, labels, self.auto("Times", weight, last))
         return labels, loss, [loss, self.node("Times", "outputs", weight, last)]
 
-    def by_class(self, last: Node, sizes: Sequence[int]) -> tuple[Node, Node, list[Node]]:
+    def by_class(self, last: NetNode, sizes: Sequence[int]) -> tuple[NetNode, NetNode, list[NetNode]]:
         """The same, for the softmax over classes of words and the words of a class."""
         labels = self.node("InputValue", "labels", shape=[4])
         weight = self.weight(f"W{len(sizes) - 2}", sizes[-2], sizes[-1])
@@ -122,7 +122,7 @@ def recurrent_network(block: Block, kind: str, sizes: Sequence[int], precision: 
     last = (builder.lstms if has_cells else builder.simple)(features, sizes)
     labels, loss, members = (builder.by_class if has_classes else builder.with_softmax)(last, sizes)
     outputs = members[-1]
-    roles: dict[str, list[Node]] = {role: [] for role in ROLES}
+    roles: dict[str, list[NetNode]] = {role: [] for role in ROLES}
     roles |= {"feature": [features], "label": [labels], "criterion": [loss], "output": [outputs]}
     evaluation = builder.criterion("evalCriterion", loss.operation)
     if evaluation != loss.operation:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from .annotations import parameters_of
-from .explaining import PACKAGE, Call, unfit_error
+from .explaining import PACKAGE, PublicCall, unfit_error
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -81,7 +81,7 @@ def checked(f: F, title: str, operands: bool = False, first: bool = False) -> F:
             return result
         except Exception as error:
             from_outside = not sys._getframe(1).f_code.co_filename.startswith(PACKAGE)
-            Call(title, _bound(f, args, kwargs), annotations).report(error, operands, operands or from_outside)
+            PublicCall(title, _bound(f, args, kwargs), annotations).report(error, operands, operands or from_outside)
             raise
 
     setattr(call, _CHECKED, True)

@@ -50,7 +50,7 @@ def unfit_error(title: str, name: str, value: object, annotation: Annotation) ->
 
 
 @dataclass(frozen=True)
-class Call:
+class PublicCall:
     """A call of a public function: its name in messages, its arguments, and their annotations."""
 
     title: str

@@ -22,7 +22,7 @@ class TraceLevel(IntEnum):
         return f"TraceLevel.{self.name}"
 
 
-class _State:
+class _TraceLevelState:
     level = int(TraceLevel.Warning)
 
 
@@ -36,7 +36,7 @@ def set_trace_level(value: int) -> None:
     """
     if not isinstance(value, int):
         raise TypeError(f"set_trace_level() needs a TraceLevel or an int, not {value!r}")
-    _State.level = int(value)
+    _TraceLevelState.level = int(value)
 
 
 @public
@@ -46,4 +46,4 @@ def get_trace_level() -> int:
     >>> get_trace_level(), get_trace_level() == TraceLevel.Warning
     (1, True)
     """
-    return _State.level
+    return _TraceLevelState.level

@@ -14,7 +14,7 @@ from ..graph.variable import Edge, Leaf, outside, producer, value_of
 from ..primitives._window import Window
 from ..primitives.pooling import windows_of
 from .table import inserted, ports, reshaped
-from .tree import Call, Expression, Layer, member, refuse
+from .tree import Expression, Layer, Op, member, refuse
 from .walk import Body
 
 
@@ -31,7 +31,7 @@ def _times(body: Body, node: Node) -> Expression:
         raise refuse(node, "a product of a sequence and a single sample cannot be ported")
     left = _merged(body, x, (prod(kept), prod(contracted)), node)
     right = _merged(body, y, (prod(contracted), prod(out)), node)
-    product = Call("matmul", (left, right))
+    product = Op("matmul", (left, right))
     if (*kept, *out) == (prod(kept), prod(out)):
         return product
     return reshaped(product, body.lead(node.node_outputs[0]), (*kept, *out), node)
@@ -48,7 +48,7 @@ def _linear(body: Body, node: Node, weight: Leaf, kept: Shape, contracted: Shape
     x = node.node_inputs[0]
     if not bias and x.is_sparse and producer(outside(x)) is None and len(x.shape) == len(out) == 1:
         name = body.layer(node, [weight], Layer("Embedding", {"inputs": n, "outputs": m}, weights))
-        return Call("embedding", (body.value(x),), {"name": name})
+        return Op("embedding", (body.value(x),), {"name": name})
     if bias:
         weights["bias"] = np.asarray(value_of(bias[0])).reshape(m)
     name = body.layer(node, [weight, *bias], Layer("Linear", {"inputs": n, "outputs": m, "bias": bool(bias)}, weights))
@@ -125,8 +125,8 @@ def _on_samples(body: Body, x: Expression, v: Edge, call: Callable[[Expression],
     if body.lead(v) == 1:
         return call(x)
     if body.lead(v) == 0:
-        return Call("item", (call(inserted(x, [0])),), {"index": 0})
-    return Call("unflatten", (call(Call("flatten", (x,))), x))
+        return Op("item", (call(inserted(x, [0])),), {"index": 0})
+    return Op("unflatten", (call(Op("flatten", (x,))), x))
 
 
 @ports("Pooling")
@@ -136,7 +136,7 @@ def _pooling(body: Body, node: Node) -> Expression:
     rank, start = len(x.shape), body.lead(x)
     if is_unknown(sizes) or (sizes == x.shape[1:] and not any(a["autoPadding"]) and rank > 1):
         spatial = tuple(range(start + 1, start + rank))
-        return Call("max" if largest else "mean", (body.value(x),), {"axis": spatial, "keepdims": True})
+        return Op("max" if largest else "mean", (body.value(x),), {"axis": spatial, "keepdims": True})
     if not is_known(x.shape):
         raise refuse(node, "a pooling of free size cannot be ported")
     channels, *windows = windows_of(a, sizes, x.shape)
@@ -146,7 +146,7 @@ def _pooling(body: Body, node: Node) -> Expression:
         raise refuse(node, "a pooling that omits cells cannot be ported")
     options = geometry(windows, x.shape[1:]) | {"include_padding": bool(a["includePad"])}
     op = "max_pool" if largest else "avg_pool"
-    return _on_samples(body, body.value(x), x, lambda s: Call(op, (s,), options))
+    return _on_samples(body, body.value(x), x, lambda s: Op(op, (s,), options))
 
 
 @ports("BatchNormalization")

@@ -14,7 +14,7 @@ from ..graph.function import Node
 from ..graph.variable import Edge, Leaf, outside, producer, value_of
 from .graph import inside, is_cell, opened, operands
 from .table import inserted
-from .tree import Call, Expression, Layer, Step, refuse, several
+from .tree import Expression, Layer, LoopSource, Op, refuse, several
 
 if TYPE_CHECKING:
     from .walk import Body
@@ -89,15 +89,15 @@ def layer_over(
 ) -> Expression:
     """A recurrent layer over sequences, from the last step to the first if `reverse`."""
     if not reverse:
-        return Call("rnn", (x, *states), {"name": name})
+        return Op("rnn", (x, *states), {"name": name})
     axis = like.sequence_axis
     assert axis is not None
-    run = body.assigned(Call("rnn", (_reversed(body, x, axis), *states), {"name": name}), node)
+    run = body.assigned(Op("rnn", (_reversed(body, x, axis), *states), {"name": name}), node)
     return _reversed(body, run, axis)
 
 
 def _reversed(body: Body, x: Expression, axis: Axis) -> Expression:
-    return Call("reversed", (x, body.lengths(axis)))
+    return Op("reversed", (x, body.lengths(axis)))
 
 
 def _is_zero(v: Edge) -> bool:
@@ -111,11 +111,11 @@ def initial_state(body: Body, delay: Node, like: Expression) -> Expression:
     if initial.sequence_axis is not None:
         raise refuse(delay, "an initial state that is a sequence cannot be ported")
     value = body.value(initial)
-    if isinstance(value, Call) and value.op == "scalar":
-        return Call("filled", (like,), {"shape": output.shape, "dtype": np.dtype(output.dtype).name, **value.options})
+    if isinstance(value, Op) and value.op == "scalar":
+        return Op("filled", (like,), {"shape": output.shape, "dtype": np.dtype(output.dtype).name, **value.options})
     if body.lead(initial):
         value = inserted(value, range(1, 1 + len(output.shape) - len(initial.shape)))
-    return Call("expanded", (value, like), {"shape": output.shape})
+    return Op("expanded", (value, like), {"shape": output.shape})
 
 
 # ---- steps
@@ -125,7 +125,7 @@ def _steps(body: Body, component: Sequence[Node], used: Sequence[Edge]) -> None:
     if axis is None or len({n.op_name for n in delays}) != 1 or body.step_axis is not None:
         raise refuse(component[0], "a loop within a loop, or in both directions, cannot be ported")
     reverse = delays[0].op_name == "FutureValue"
-    step = Step(body.local("step"), [], [])
+    step = LoopSource(body.local("step"), [], [])
     inner = body.step(axis, step.body)
     sequences = []
     for v in _sequences(body, component, axis):
@@ -152,7 +152,7 @@ def _steps(body: Body, component: Sequence[Node], used: Sequence[Edge]) -> None:
     step.results = [inner.value(v) for v in used]
     body.statements.append(step)
     results = [body.local(v.name or "outputs") for v in used]
-    body.statements.append((", ".join(results), Call("recurrence", (step.name, several(initial), *sequences))))
+    body.statements.append((", ".join(results), Op("recurrence", (step.name, several(initial), *sequences))))
     for v, name in zip(used, results, strict=True):
         body.values[v] = body.assigned(_reversed(body, name, axis), delays[0]) if reverse else name
 

@@ -10,7 +10,7 @@ from ..graph.axis import ALL_STATIC, Axis
 from ..graph.function import Node
 from ..graph.variable import Edge, Leaf, outside, value_of
 from .table import aligned, inserted, ports, reshaped
-from .tree import Call, Expression, Layer, member, refuse
+from .tree import Expression, Layer, Op, member, refuse
 from .walk import Body
 
 
@@ -19,8 +19,8 @@ def _dtype(v: Edge) -> str:
 
 
 # ---- indices
-def _one_hot(index: Expression, classes: int, axis: int, dtype: str) -> Call:
-    return Call("one_hot", (index,), {"classes": classes, "axis": axis, "dtype": dtype})
+def _one_hot(index: Expression, classes: int, axis: int, dtype: str) -> Op:
+    return Op("one_hot", (index,), {"classes": classes, "axis": axis, "dtype": dtype})
 
 
 @ports("OneHotOp")
@@ -37,7 +37,7 @@ def _hardmax(body: Body, node: Node) -> Expression:
     whole = axis.is_static_axis or len(x.shape) == 1
     value = body.value(x) if whole else reshaped(body.value(x), body.lead(x), (prod(x.shape),), node)
     classes = x.shape[at] if whole else prod(x.shape)
-    largest = Call("argmax", (value,), {"axis": body.lead(x) + at, "keepdims": False})
+    largest = Op("argmax", (value,), {"axis": body.lead(x) + at, "keepdims": False})
     result = _one_hot(largest, classes, body.lead(x) + at, _dtype(x))
     return result if whole else reshaped(result, body.lead(x), x.shape, node)
 
@@ -47,16 +47,16 @@ def _gather(body: Body, node: Node) -> Expression:
     reference, indices = node.node_inputs
     if body.lead(reference) and body.lead(indices):
         raise refuse(node, "a gather from what differs between samples, by computed indices, cannot be ported")
-    index = Call("to_index", (body.value(indices),))
-    return Call("gather", (body.value(reference), index), {"lead": body.lead(reference)})
+    index = Op("to_index", (body.value(indices),))
+    return Op("gather", (body.value(reference), index), {"lead": body.lead(reference)})
 
 
 @ports("TopK")
 def _top_k(body: Body, node: Node) -> list[Expression]:
     (x,), a = node.node_inputs, node.node_attributes
-    both = body.assigned(Call("top_k", (body.value(x),), {"count": int(a["numItems"])}), node)
-    values, indices = (Call("item", (both,), {"index": i}) for i in range(2))
-    return [values, Call("cast", (indices,), {"dtype": _dtype(node.node_outputs[1])})]
+    both = body.assigned(Op("top_k", (body.value(x),), {"count": int(a["numItems"])}), node)
+    values, indices = (Op("item", (both,), {"index": i}) for i in range(2))
+    return [values, Op("cast", (indices,), {"dtype": _dtype(node.node_outputs[1])})]
 
 
 # ---- parts and borders
@@ -67,12 +67,12 @@ def _pad(body: Body, node: Node) -> Expression:
     mode = int(a["paddingMode"])
     if mode == 0:
         options = {"widths": widths, "lead": body.lead(x), "value": float(a["paddingConstantValue"])}
-        return Call("pad", (body.value(x),), options)
+        return Op("pad", (body.value(x),), options)
     result = body.value(x)
     for axis, (size, width) in enumerate(zip(x.shape, widths, strict=True)):
         if any(width):
             cells = np.pad(np.arange(size), width, node.primitive.modes[mode]).tolist()
-            result = Call("take", (result,), {"axis": body.lead(x) + axis, "cells": cells})
+            result = Op("take", (result,), {"axis": body.lead(x) + axis, "cells": cells})
     return result
 
 
@@ -81,18 +81,18 @@ def _crop(body: Body, node: Node) -> Expression:
     x, referent = node.node_inputs[:2]
     first = list(node.node_attributes.get("offset") or node.primitive.offset(node.node_inputs))[::-1]
     slices = [f"{begin}:{begin + n}" for begin, n in zip(first, referent.shape[-2:], strict=True)]
-    return Call("slice", (body.value(x),), {"slices": ", ".join(["...", *slices])})
+    return Op("slice", (body.value(x),), {"slices": ", ".join(["...", *slices])})
 
 
 # ---- in the shape of something
 @ports("ConstantOp")
 def _constant(body: Body, node: Node) -> Expression:
-    return Call("full_like", (body.value(node.node_inputs[0]),), {"value": float(node.node_attributes["fillValue"])})
+    return Op("full_like", (body.value(node.node_inputs[0]),), {"value": float(node.node_attributes["fillValue"])})
 
 
 @ports("EyeLikeOp")
 def _eye(body: Body, node: Node) -> Expression:
-    return Call("eye_like", (body.value(node.node_inputs[0]),), {"dtype": _dtype(node.node_outputs[0])})
+    return Op("eye_like", (body.value(node.node_inputs[0]),), {"dtype": _dtype(node.node_outputs[0])})
 
 
 @ports("TransposeTimes")
@@ -114,7 +114,7 @@ def _transpose_times(body: Body, node: Node) -> Expression:
     left = reshaped(body.value(x), body.lead(x), (prod(kept), n), node)
     right = reshaped(body.value(y), body.lead(y), (m, n), node)
     order = (*range(body.lead(y)), body.lead(y) + 1, body.lead(y))
-    product = Call("matmul", (left, Call("transpose", (right,), {"order": order})))
+    product = Op("matmul", (left, Op("transpose", (right,), {"order": order})))
     return reshaped(product, body.lead(node.node_outputs[0]), (*kept, *out), node)
 
 
@@ -127,8 +127,8 @@ def _flat(body: Body, v: Edge, lead: int, node: Node) -> Expression:
 def _total(body: Body, value: Expression, like: Edge, rank: int) -> Expression:
     """The sum over all samples, [*lead] with `rank` more dimensions."""
     if like.sequence_axis is not None and body.lead(like) == 2:
-        value = Call("masked", (value, body.lengths(like.sequence_axis)), {"value": 0.0})
-    return Call("sum", (value,), {"axis": tuple(range(body.lead(like) + rank)), "keepdims": False})
+        value = Op("masked", (value, body.lengths(like.sequence_axis)), {"value": 0.0})
+    return Op("sum", (value,), {"axis": tuple(range(body.lead(like) + rank)), "keepdims": False})
 
 
 @ports("ClassificationError")
@@ -139,8 +139,8 @@ def _classification_error(body: Body, node: Node) -> Expression:
         raise refuse(node, "the error of the best n classes cannot be ported")
     longest = max(output, label, key=body.lead)
     lead = body.lead(longest)
-    places = [Call("argmax", (_flat(body, v, lead, node),), {"axis": -1, "keepdims": False}) for v in (output, label)]
-    wrong = Call("cast", (Call("not_equal", tuple(places)),), {"dtype": _dtype(node.node_outputs[0])})
+    places = [Op("argmax", (_flat(body, v, lead, node),), {"axis": -1, "keepdims": False}) for v in (output, label)]
+    wrong = Op("cast", (Op("not_equal", tuple(places)),), {"dtype": _dtype(node.node_outputs[0])})
     return _total(body, wrong, longest, 0)
 
 
@@ -152,10 +152,10 @@ def _logistic(body: Body, node: Node) -> Expression:
     p, y = node.node_inputs
     longest = max(p, y, key=body.lead)
     probability, label = (_flat(body, v, body.lead(longest), node) for v in (p, y))
-    one = Call("scalar", (), {"value": 1.0})
-    yes = Call("multiply", (label, probability))
-    no = Call("multiply", (Call("subtract", (one, label)), Call("subtract", (one, probability))))
-    return _total(body, Call("negative", (Call("safe_log", (Call("add", (yes, no)),)),)), longest, 1)
+    one = Op("scalar", (), {"value": 1.0})
+    yes = Op("multiply", (label, probability))
+    no = Op("multiply", (Op("subtract", (one, label)), Op("subtract", (one, probability))))
+    return _total(body, Op("negative", (Op("safe_log", (Op("add", (yes, no)),)),)), longest, 1)
 
 
 @ports("CosDistance")
@@ -164,11 +164,11 @@ def _cosine(body: Body, node: Node) -> Expression:
     lead = body.lead(node.node_outputs[0])
     axes = {"axis": tuple(range(lead, lead + len(node.node_inputs[0].shape))), "keepdims": False}
 
-    def sums(a: Expression, b: Expression) -> Call:
-        return Call("sum", (Call("multiply", (a, b)),), axes)
+    def sums(a: Expression, b: Expression) -> Op:
+        return Op("sum", (Op("multiply", (a, b)),), axes)
 
-    norms = Call("sqrt", (Call("multiply", (sums(x, x), sums(y, y))),))
-    return Call("divide", (sums(x, y), Call("maximum", (norms, Call("scalar", (), {"value": 1e-30})))))
+    norms = Op("sqrt", (Op("multiply", (sums(x, x), sums(y, y))),))
+    return Op("divide", (sums(x, y), Op("maximum", (norms, Op("scalar", (), {"value": 1e-30})))))
 
 
 __all__: list[str] = []

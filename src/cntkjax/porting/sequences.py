@@ -10,7 +10,7 @@ from ..graph.variable import Edge, Leaf, outside, value_of
 from ..primitives.rnnstack import layers_of
 from .loops import initial_state, layer_over
 from .table import inserted, ports, reshaped
-from .tree import Call, Expression, Layer, refuse
+from .tree import Expression, Layer, Op, refuse
 from .walk import Body
 
 
@@ -28,26 +28,26 @@ def _delay(body: Body, node: Node) -> Expression:
     lengths = _lengths(body, node, node.node_inputs[0])
     initial, steps = initial_state(body, node, x), int(node.node_attributes["offset"])
     if node.op_name == "PastValue":
-        return Call("delayed", (x, initial), {"steps": steps})
-    return Call("ahead", (x, initial, lengths), {"steps": steps})
+        return Op("delayed", (x, initial), {"steps": steps})
+    return Op("ahead", (x, initial, lengths), {"steps": steps})
 
 
 @ports("Sequence::First")
 def _first(body: Body, node: Node) -> Expression:
-    return Call("first", (body.value(node.node_inputs[0]),))
+    return Op("first", (body.value(node.node_inputs[0]),))
 
 
 @ports("Sequence::Last")
 def _last(body: Body, node: Node) -> Expression:
     (x,) = node.node_inputs
-    return Call("last", (body.value(x), _lengths(body, node, x)))
+    return Op("last", (body.value(x), _lengths(body, node, x)))
 
 
 @ports("Sequence::Softmax")
 def _softmax(body: Body, node: Node) -> Expression:
     (x,) = node.node_inputs
-    masked = Call("masked", (body.value(x), _lengths(body, node, x)), {"value": -np.inf})
-    return Call("softmax", (masked,), {"axis": 1})
+    masked = Op("masked", (body.value(x), _lengths(body, node, x)), {"value": -np.inf})
+    return Op("softmax", (masked,), {"axis": 1})
 
 
 # ---- selected steps
@@ -56,15 +56,15 @@ def _where(body: Body, node: Node) -> Expression:
     """The numbers of the steps; with a new sequence axis also its lengths."""
     (condition,) = node.node_inputs
     flags = reshaped(body.value(condition), 2, (), node)
-    masked = Call("masked", (flags, _lengths(body, node, condition)), {"value": 0})
+    masked = Op("masked", (flags, _lengths(body, node, condition)), {"value": 0})
     axis = node.node_outputs[0].sequence_axis
     if node.primitive.growth(node) != 1:
         raise refuse(node, "a selection that repeats steps cannot be ported")
     if axis is None:
-        return Call("argmax", (Call("not_equal", (masked, Call("scalar", (), {"value": 0.0}))),),
+        return Op("argmax", (Op("not_equal", (masked, Op("scalar", (), {"value": 0.0}))),),
                     {"axis": 1, "keepdims": False})
     names = body.local("selected"), body.local("lengths")
-    body.statements.append((", ".join(names), Call("selected", (masked,))))
+    body.statements.append((", ".join(names), Op("selected", (masked,))))
     body.axes[axis] = names[1]
     return names[0]
 
@@ -79,7 +79,7 @@ def _gather_packed(body: Body, node: Node) -> Expression:
     x, index = node.node_inputs
     if body.lead(x) != 2:
         raise refuse(node, "a selection of steps of what has none cannot be ported")
-    return Call("at_steps" if index.sequence_axis is not None else "at_step", (body.value(x), body.value(index)))
+    return Op("at_steps" if index.sequence_axis is not None else "at_step", (body.value(x), body.value(index)))
 
 
 @ports("Sequence::GridSlice")
@@ -90,10 +90,10 @@ def _range(body: Body, node: Node) -> Expression:
     axis = node.node_outputs[0].sequence_axis
     assert axis is not None
     if axis not in body.axes:
-        lengths = Call("range_lengths", (_lengths(body, node, x),), {"begin": begin, "end": end})
+        lengths = Op("range_lengths", (_lengths(body, node, x),), {"begin": begin, "end": end})
         body.axes[axis] = body.local("lengths")
         body.statements.append((str(body.axes[axis]), lengths))
-    return Call("slice", (body.value(x),), {"slices": f":, {begin or ''}:{end if end > 0 else ''}"})
+    return Op("slice", (body.value(x),), {"slices": f":, {begin or ''}:{end if end > 0 else ''}"})
 
 
 @ports("ScatterPacked")
@@ -102,7 +102,7 @@ def _scatter_packed(body: Body, node: Node) -> Expression:
     if body.lead(x) != 2 or index.sequence_axis is None:
         raise refuse(node, "a scatter of what has no steps cannot be ported")
     lengths = _lengths(body, node, x)
-    return Call("scattered", (Call("masked", (body.value(x), lengths), {"value": 0}), body.value(index),
+    return Op("scattered", (Op("masked", (body.value(x), lengths), {"value": 0}), body.value(index),
                               body.value(condition)))
 
 
@@ -113,24 +113,24 @@ def _reconcile(body: Body, node: Node) -> Expression:
     value, lead = body.value(x), body.lead(like)
     if body.lead(x) == lead:
         return value
-    if isinstance(value, Call) and value.op == "scalar":
+    if isinstance(value, Op) and value.op == "scalar":
         options = {"shape": x.shape, "dtype": np.dtype(node.node_outputs[0].dtype).name, "lead": lead}
-        return Call("filled_like", (body.value(like),), {**options, **value.options})
+        return Op("filled_like", (body.value(like),), {**options, **value.options})
     if body.lead(x) > lead:
-        return Call("first", (value,))
+        return Op("first", (value,))
     missing = [1] if body.lead(x) == 1 else list(range(lead))
-    return Call("spread", (inserted(value, missing), body.value(like)), {"lead": lead})
+    return Op("spread", (inserted(value, missing), body.value(like)), {"lead": lead})
 
 
 @ports("UnpackSequenceOp")
 def _unpack(body: Body, node: Node) -> Expression | list[Expression]:
     (x,), a = node.node_inputs, node.node_attributes
     lengths = _lengths(body, node, x)
-    values = Call("masked", (body.value(x), lengths), {"value": float(a["sequenceUnpackPaddingValue"])})
+    values = Op("masked", (body.value(x), lengths), {"value": float(a["sequenceUnpackPaddingValue"])})
     if len(node.node_outputs) == 1:
         return values
-    mask = Call("step_mask", (body.value(x), lengths))
-    return [values, Call("cast", (mask,), {"dtype": np.dtype(node.node_outputs[1].dtype).name})]
+    mask = Op("step_mask", (body.value(x), lengths))
+    return [values, Op("cast", (mask,), {"dtype": np.dtype(node.node_outputs[1].dtype).name})]
 
 
 @ports("ToSequenceOp", "ToSequenceLikeOp")
@@ -141,9 +141,9 @@ def _to_sequence(body: Body, node: Node) -> Expression:
     if axis not in body.axes:
         if node.op_name == "ToSequenceLikeOp":
             raise refuse(node, "a sequence whose lengths are not known cannot be ported")
-        lengths: Expression = Call("all_steps", (body.value(x),))
+        lengths: Expression = Op("all_steps", (body.value(x),))
         if others:
-            lengths = Call("cast", (reshaped(body.value(others[0]), 1, (), node),), {"dtype": "int32"})
+            lengths = Op("cast", (reshaped(body.value(others[0]), 1, (), node),), {"dtype": "int32"})
         body.axes[axis] = body.local("lengths")
         body.statements.append((str(body.axes[axis]), lengths))
     return body.value(x)
@@ -174,7 +174,7 @@ def _stack(body: Body, node: Node) -> Expression:
             arrays = {"input": W, "hidden": R, "input_bias": b, "hidden_bias": c}
             name = body.layer(node, [weight], Layer(kind, options, arrays))
             outputs.append(layer_over(body, node, name, x, bool(backwards), node.node_outputs[0]))
-        x = outputs[0] if directions == 1 else Call("concatenate", tuple(outputs), {"axis": 2})
+        x = outputs[0] if directions == 1 else Op("concatenate", tuple(outputs), {"axis": 2})
         x = body.assigned(x, node)
     return x
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..graph.names import numbered
-from .tree import Expression, Layer, Module, Statement, Step, several
+from .tree import Expression, Layer, LoopSource, Module, Statement, several
 
 Weights = dict[str, np.ndarray]
 CallRow = str | Callable[..., str]  # a format of the operands and options, or a function of them
@@ -86,13 +86,13 @@ class Source:
             case [*others, (name, expression)] if [name] == results:
                 statements, value = others, self._outer(expression)
         for statement in statements:
-            if isinstance(statement, Step):
+            if isinstance(statement, LoopSource):
                 yield from self._step(statement)
             else:
                 yield f"{statement[0]} = {self._outer(statement[1])}"
         yield f"return {value}"
 
-    def _step(self, step: Step) -> Iterator[str]:
+    def _step(self, step: LoopSource) -> Iterator[str]:
         states = step.states[0] if len(step.states) == 1 else "states"
         yield ""
         yield f"def {step.name}({', '.join([states, *step.samples])}):"

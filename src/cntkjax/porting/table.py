@@ -15,7 +15,7 @@ from ..graph.axis import ALL_AXES, ALL_STATIC, SEQUENCE
 from ..graph.function import Node
 from ..graph.shape import Shape
 from ..graph.variable import Leaf, outside
-from .tree import Call, Expression, Layer, member, refuse
+from .tree import Expression, Layer, Op, member, refuse
 
 if TYPE_CHECKING:
     from .walk import Body
@@ -56,7 +56,7 @@ def reshaped(x: Expression, lead: int, shape: Shape, node: Node) -> Expression:
     """x with samples of another shape."""
     if sum(d < 0 for d in shape) > 1:
         raise refuse(node, f"the shape {shape} has free dimensions")
-    return Call("reshape", (x,), {"lead": lead, "shape": tuple(d if d >= 0 else -1 for d in shape)})
+    return Op("reshape", (x,), {"lead": lead, "shape": tuple(d if d >= 0 else -1 for d in shape)})
 
 
 def aligned(body: Body, node: Node) -> list[Expression]:
@@ -73,7 +73,7 @@ def aligned(body: Body, node: Node) -> list[Expression]:
 
 def inserted(x: Expression, axes: Sequence[int]) -> Expression:
     """x with axes of size 1 at these positions of the result."""
-    return Call("expand_dims", (x,), {"axes": tuple(axes)}) if axes else x
+    return Op("expand_dims", (x,), {"axes": tuple(axes)}) if axes else x
 
 
 # ---- element by element
@@ -84,37 +84,37 @@ def _same(body: Body, node: Node) -> list[Expression]:
 
 @ports(*_UNARY)
 def _unary(body: Body, node: Node) -> Expression:
-    return Call(_UNARY[node.op_name], (body.value(node.node_inputs[0]),))
+    return Op(_UNARY[node.op_name], (body.value(node.node_inputs[0]),))
 
 
 @ports(*_BINARY)
 def _binary(body: Body, node: Node) -> Expression:
     if node in body.graph.absorbed:
         return next(body.value(v) for v in node.node_inputs if not isinstance(outside(v), Leaf))
-    return Call(_BINARY[node.op_name], tuple(aligned(body, node)))
+    return Op(_BINARY[node.op_name], tuple(aligned(body, node)))
 
 
 @ports(*_COMPARISONS)
 def _comparison(body: Body, node: Node) -> Expression:
-    flags = Call(_COMPARISONS[node.op_name], tuple(aligned(body, node)))
-    return Call("cast", (flags,), {"dtype": np.dtype(node.node_outputs[0].dtype).name})
+    flags = Op(_COMPARISONS[node.op_name], tuple(aligned(body, node)))
+    return Op("cast", (flags,), {"dtype": np.dtype(node.node_outputs[0].dtype).name})
 
 
 @ports("Cast")
 def _cast(body: Body, node: Node) -> Expression:
-    return Call("cast", (body.value(node.node_inputs[0]),), {"dtype": np.dtype(node.node_outputs[0].dtype).name})
+    return Op("cast", (body.value(node.node_inputs[0]),), {"dtype": np.dtype(node.node_outputs[0].dtype).name})
 
 
 @ports("Select")
 def _select(body: Body, node: Node) -> Expression:
     flag, yes, no = aligned(body, node)
-    return Call("where", (Call("not_equal", (flag, Call("scalar", (), {"value": 0.0}))), yes, no))
+    return Op("where", (Op("not_equal", (flag, Op("scalar", (), {"value": 0.0}))), yes, no))
 
 
 @ports("Clip")
 def _clip(body: Body, node: Node) -> Expression:
     x, low, high = aligned(body, node)
-    return Call("minimum", (Call("maximum", (x, low)), high))
+    return Op("minimum", (Op("maximum", (x, low)), high))
 
 
 @ports("Dropout")
@@ -130,10 +130,10 @@ def _softmax(body: Body, node: Node) -> Expression:
     axis = node.node_attributes.get("axis", ALL_STATIC)
     op = {"Softmax": "softmax", "LogSoftmax": "log_softmax"}[node.op_name]
     if axis.is_static_axis:
-        return Call(op, (body.value(x),), {"axis": body.lead(x) + axis.static_axis_index() % len(x.shape)})
+        return Op(op, (body.value(x),), {"axis": body.lead(x) + axis.static_axis_index() % len(x.shape)})
     if len(x.shape) <= 1:
-        return Call(op, (body.value(x),), {"axis": body.lead(x)})
-    flat = Call(op, (reshaped(body.value(x), body.lead(x), (prod(x.shape),), node),), {"axis": body.lead(x)})
+        return Op(op, (body.value(x),), {"axis": body.lead(x)})
+    flat = Op(op, (reshaped(body.value(x), body.lead(x), (prod(x.shape),), node),), {"axis": body.lead(x)})
     return reshaped(flat, body.lead(x), x.shape, node)
 
 
@@ -153,9 +153,9 @@ def _reduce(body: Body, node: Node) -> Expression:
     if op in ("Argmax", "Argmin"):
         if len(positions) > 1:
             raise refuse(node, f"{op} over several axes cannot be ported")
-        found = Call(_REDUCTIONS[op], (body.value(x),), {"axis": positions[0], "keepdims": keep})
-        return Call("cast", (found,), {"dtype": np.dtype(node.node_outputs[0].dtype).name})
-    return Call(_REDUCTIONS[op], (body.value(x),), {"axis": positions, "keepdims": keep})
+        found = Op(_REDUCTIONS[op], (body.value(x),), {"axis": positions[0], "keepdims": keep})
+        return Op("cast", (found,), {"dtype": np.dtype(node.node_outputs[0].dtype).name})
+    return Op(_REDUCTIONS[op], (body.value(x),), {"axis": positions, "keepdims": keep})
 
 
 _NEUTRAL = {"Sum": 0.0, "Mean": 0.0, "Max": -inf, "Min": inf, "LogSum": -inf, "Prod": 1.0}
@@ -167,12 +167,12 @@ def reduced_steps(body: Body, node: Node, op: str) -> Expression:
     if op not in _NEUTRAL or x.sequence_axis is None or x.sequence_axis == body.step_axis:
         raise refuse(node, f"a reduction {op} over the steps of a sequence cannot be ported")
     lengths = body.lengths(x.sequence_axis)
-    masked = Call("masked", (body.value(x), lengths), {"value": _NEUTRAL[op]})
+    masked = Op("masked", (body.value(x), lengths), {"value": _NEUTRAL[op]})
     if op != "Mean":
-        return Call(_REDUCTIONS[op], (masked,), {"axis": (1,), "keepdims": False})
-    total = Call("sum", (masked,), {"axis": (1,), "keepdims": False})
-    count = Call("reshape", (lengths,), {"lead": 1, "shape": (1,) * len(x.shape)})
-    return Call("divide", (total, count))
+        return Op(_REDUCTIONS[op], (masked,), {"axis": (1,), "keepdims": False})
+    total = Op("sum", (masked,), {"axis": (1,), "keepdims": False})
+    count = Op("reshape", (lengths,), {"lead": 1, "shape": (1,) * len(x.shape)})
+    return Op("divide", (total, count))
 
 
 # ---- shapes
@@ -192,7 +192,7 @@ def _transpose(body: Body, node: Node) -> Expression:
     else:
         one, two = (a[k].static_axis_index() for k in ("axis1", "axis2"))
         order[one], order[two] = order[two], order[one]
-    return Call("transpose", (body.value(x),), {"order": (*range(body.lead(x)), *(body.lead(x) + i for i in order))})
+    return Op("transpose", (body.value(x),), {"order": (*range(body.lead(x)), *(body.lead(x) + i for i in order))})
 
 
 @ports("Slice")
@@ -208,7 +208,7 @@ def _slice(body: Body, node: Node) -> Expression:
     for axis, begin, end, stride in zip(axes, begins, ends, strides, strict=True):
         text = f"{int(begin) or ''}:{int(end) or ''}" + (f":{int(stride)}" if stride != 1 else "")
         slices[body.lead(x) + axis.static_axis_index() % len(x.shape)] = text
-    return Call("slice", (body.value(x),), {"slices": ", ".join(slices)})
+    return Op("slice", (body.value(x),), {"slices": ", ".join(slices)})
 
 
 @ports("Splice")
@@ -218,7 +218,7 @@ def _splice(body: Body, node: Node) -> Expression:
     if any(body.lead(v) != body.lead(out) or _unlike(v.shape, out.shape, axis) for v in node.node_inputs):
         raise refuse(node, "its operands have to be repeated to be joined, which cannot be ported")
     parts = tuple(aligned(body, node))
-    return Call("concatenate", parts, {"axis": body.lead(out) + axis})
+    return Op("concatenate", parts, {"axis": body.lead(out) + axis})
 
 
 def _unlike(shape: Shape, out: Shape, axis: int) -> bool:

@@ -24,7 +24,7 @@ class PortError(ValueError):
 
 
 @dataclass(frozen=True)
-class Call:
+class Op:
     """An operation on arrays: `op` is a row in the table of each target, `options` are numbers, texts and shapes."""
 
     op: str
@@ -32,11 +32,11 @@ class Call:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-Expression: TypeAlias = Call | str  # a text is the name of a local variable
+Expression: TypeAlias = Op | str  # a text is the name of a local variable
 
 
 @dataclass
-class Step:
+class LoopSource:
     """One step of a recurrent loop, a function inside of a module's method: from states and samples to both.
 
     It returns the next states and what it computes; one of either is by itself, several are a tuple.
@@ -50,7 +50,7 @@ class Step:
     results: list[Expression] = field(default_factory=list)
 
 
-Statement: TypeAlias = tuple[str, Expression] | Step
+Statement: TypeAlias = tuple[str, Expression] | LoopSource
 
 
 @dataclass
@@ -76,14 +76,14 @@ class Module:
     results: list[Expression] = field(default_factory=list)
 
 
-def member(name: str, *operands: Expression) -> Call:
+def member(name: str, *operands: Expression) -> Op:
     """The call of a layer or module; without operands, the value of an array."""
-    return Call("member", operands, {"name": name})
+    return Op("member", operands, {"name": name})
 
 
 def several(values: Sequence[Expression]) -> Expression:
     """A tuple; one value by itself."""
-    return values[0] if len(values) == 1 else Call("tuple", tuple(values))
+    return values[0] if len(values) == 1 else Op("tuple", tuple(values))
 
 
 def refuse(node: Node, reason: str = "") -> PortError:
@@ -91,4 +91,4 @@ def refuse(node: Node, reason: str = "") -> PortError:
     return PortError(node, reason or f"the operation {node.op_name} cannot be ported")
 
 
-__all__ = ["Call", "Expression", "Layer", "Module", "PortError", "Statement", "Step", "member", "refuse", "several"]
+__all__ = ["Op", "Expression", "Layer", "Module", "PortError", "Statement", "LoopSource", "member", "refuse", "several"]

@@ -19,7 +19,7 @@ from ..graph.variable import Edge, Leaf, block_operand, outside, producer, value
 from .graph import Graph, operands
 from .loops import is_loop, recurrence
 from .table import PRIMITIVES
-from .tree import Call, Expression, Layer, Module, Statement, member, refuse
+from .tree import Expression, Layer, Module, Op, Statement, member, refuse
 
 _RESERVED = {*keyword.kwlist, *dir(builtins), "self", "np", "nn", "torch", "jnp", "nnx", "jax", "keras", "ops", "F"}
 
@@ -177,7 +177,7 @@ class Body:
         lengths = [self.lengths(axis) for axis in body.requested]
         result = self.assigned(member(name, *(self.value(o) for _, o in taken), *lengths), block)
         for i, v in enumerate(block.node_outputs):
-            self.values[v] = result if len(block.node_outputs) == 1 else Call("item", (result,), {"index": i})
+            self.values[v] = result if len(block.node_outputs) == 1 else Op("item", (result,), {"index": i})
 
     # ---- for the rows of the table
     def lead(self, variable: Edge) -> int:
@@ -209,7 +209,7 @@ class Body:
     def _leaf(self, leaf: Leaf) -> Expression:
         array = np.asarray(value_of(leaf))
         if leaf.is_constant and array.size == 1:
-            return Call("scalar", (), {"value": float(str(array.reshape(())))})
+            return Op("scalar", (), {"value": float(str(array.reshape(())))})
         if leaf not in self.leaves:
             options = {"shape": array.shape, "trainable": leaf.is_parameter}
             self.leaves[leaf] = self.member_name(leaf.name or leaf.uid, Layer("Array", options, {"": array}))

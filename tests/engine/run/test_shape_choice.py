@@ -12,7 +12,7 @@ from cntkjax._best_effort import failures
 from cntkjax.engine.data.packing import GridShape, pack_with_more_rows
 from cntkjax.engine.data.ragged import Ragged
 from cntkjax.engine.data.shapes import AxisTraits, MinibatchShape, MinibatchSpace
-from cntkjax.engine.run.evaluation import evaluate
+from cntkjax.engine.run.evaluation import evaluate_in_one_program
 from cntkjax.engine.run.prices import FREE
 from cntkjax.engine.run.program_cache import programs
 from cntkjax.engine.run.shape_choice import Agreed, Packing, ShapeChoice, Sizes
@@ -67,7 +67,7 @@ def test_random_numbers_do_not_depend_on_shapes(monkeypatch, name):
     sequences, values = Ragged.from_sequences(queries(LENGTHS)), []
     for shape in SHAPES.values():
         in_shape(monkeypatch, *shape)
-        (result,) = evaluate([RANDOM[name]().output], {x: sequences}, training=True)  # a new node begins anew
+        (result,) = evaluate_in_one_program([RANDOM[name]().output], {x: sequences}, training=True)  # a new node
         values.append(result.ragged().data)
     assert np.std(values[0]) > 0
     for other in values[1:]:

@@ -7,9 +7,9 @@ from typing import Any
 from ..library.leaves import RANDOM
 from ..library.table import OPERATIONS
 from ..network import ROLES
-from ..nodes import Node
-from .evaluator import Evaluator, did_you_mean
-from .values import Array, Call, Record, Thunk, kind_of
+from ..nodes import NetNode
+from .evaluator import ScriptEvaluator, did_you_mean
+from .values import Applied, Array, Fields, Thunk, kind_of
 
 _TAGS = {role: role for role in ROLES} | {
     "eval": "evaluation", "labels": "label", "features": "feature", "criteria": "criterion",
@@ -27,15 +27,15 @@ class NodeMaker:
         self.seed_offset = seed_offset
         self.random = 0
 
-    def __call__(self, call: Call) -> Node:
-        evaluator: Evaluator = call.evaluator
-        record = evaluator.expect(Record, evaluator.force(call.arguments[0]), call.place, "a record")
+    def __call__(self, call: Applied) -> NetNode:
+        evaluator: ScriptEvaluator = call.evaluator
+        record = evaluator.expect(Fields, evaluator.force(call.arguments[0]), call.place, "a record")
         operation = self._text(evaluator, record, "operation", call)
         if operation not in OPERATIONS and operation not in _MORE:
             raise call.error(f"there is no operation '{operation}'{did_you_mean(operation, OPERATIONS)}")
         options = self._options(evaluator, record, operation, call)
         place, chain = evaluator.origin(call.place)
-        node = Node(operation, call.path, None, options, place, chain)
+        node = NetNode(operation, call.path, None, options, place, chain)
         node.tag = self._tag(evaluator, record, operation, call)
         inputs = record.option("inputs")
         if inputs is None:
@@ -48,11 +48,11 @@ class NodeMaker:
             self._initial(node)
         return node
 
-    def _text(self, evaluator: Evaluator, record: Record, name: str, call: Call) -> str:
+    def _text(self, evaluator: ScriptEvaluator, record: Fields, name: str, call: Applied) -> str:
         thunk = record.option(name)
         return evaluator.expect(str, evaluator.force(thunk) if thunk else None, call.place, f"'{name}', a string,")
 
-    def _options(self, evaluator: Evaluator, record: Record, operation: str, call: Call) -> dict[str, Any]:
+    def _options(self, evaluator: ScriptEvaluator, record: Fields, operation: str, call: Applied) -> dict[str, Any]:
         """The options of the operation that the record or the function around it gives."""
         found = {}
         names = OPERATIONS[operation].options if operation in OPERATIONS else {}
@@ -62,16 +62,16 @@ class NodeMaker:
                 found[name] = plain(evaluator, evaluator.force(thunk), call)
         return found
 
-    def _nodes(self, evaluator: Evaluator, inputs: Thunk, call: Call) -> list[Node]:
+    def _nodes(self, evaluator: ScriptEvaluator, inputs: Thunk, call: Applied) -> list[NetNode]:
         """The inputs; numbers become constants."""
         found = []
         for value in evaluator.elements(evaluator.force(inputs)):
             if isinstance(value, float):
                 value = evaluator.call_library("ConstantTensor", [value, 1.0], call.path, call.place)
-            found.append(evaluator.expect(Node, value, call.place, "a node of the network"))
+            found.append(evaluator.expect(NetNode, value, call.place, "a node of the network"))
         return found
 
-    def _tag(self, evaluator: Evaluator, record: Record, operation: str, call: Call) -> str:
+    def _tag(self, evaluator: ScriptEvaluator, record: Fields, operation: str, call: Applied) -> str:
         thunk = record.option("tag")
         tag = evaluator.force(thunk) if thunk is not None else ""
         if tag == "":
@@ -80,7 +80,7 @@ class NodeMaker:
             raise call.error(f"there is no tag {tag!r}: {', '.join(ROLES)}")
         return _TAGS[tag]
 
-    def _initial(self, node: Node) -> None:
+    def _initial(self, node: NetNode) -> None:
         """How a parameter begins: the first of file, literal, value and random numbers that is given."""
         options = node.options
         if not (options.pop("needGradient", True) and options.pop("computeGradient", True)):
@@ -106,13 +106,13 @@ class NodeMaker:
         options["randomSeed"] = seed + self.seed_offset
 
 
-def plain(evaluator: Evaluator, value: Any, call: Call) -> Any:
+def plain(evaluator: ScriptEvaluator, value: Any, call: Applied) -> Any:
     """A value as an option of a node: numbers, strings, truth values, nodes, and lists of them."""
     if isinstance(value, Array):
         return [plain(evaluator, each, call) for each in evaluator.elements(value)]
-    if isinstance(value, Node) and value.options.get("init") == "fixedValue":
+    if isinstance(value, NetNode) and value.options.get("init") == "fixedValue":
         return value.options["initValue"]
-    if isinstance(value, float | str | bool | Node):
+    if isinstance(value, float | str | bool | NetNode):
         return value
     raise call.error(f"{kind_of(value)} cannot be an option of a node")
 

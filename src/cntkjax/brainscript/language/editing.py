@@ -6,8 +6,8 @@ from typing import Any
 
 from ..models import load_network
 from ..network import Network
-from ..nodes import Node, reachable, replaced
-from .values import Builtin, Call, LoadedNetwork, Record, Thunk
+from ..nodes import NetNode, reachable, replaced
+from .values import Applied, Builtin, Fields, LoadedNetwork, Thunk
 
 PARAMETERS = ("learnable", "constant", "shared")
 
@@ -20,7 +20,7 @@ def editing_functions() -> list[Builtin]:
 def loaded(network: Network) -> LoadedNetwork:
     """A network as nodes of a description."""
     nodes = {
-        name: Node(network.operations.get(name, _kind(variable)), name, [], {}, variable=variable)
+        name: NetNode(network.operations.get(name, _kind(variable)), name, [], {}, variable=variable)
         for name, variable in network.nodes.items()
     }
     for name, node in nodes.items():
@@ -37,7 +37,7 @@ def _kind(variable: Any) -> str:
     return "InputValue" if variable.is_input else "LearnableParameter"
 
 
-def _load(call: Call) -> LoadedNetwork:
+def _load(call: Applied) -> LoadedNetwork:
     (path,) = call.values()
     call.evaluator.expect(str, path, call.place, "the name of a model's file")
     try:
@@ -46,17 +46,17 @@ def _load(call: Call) -> LoadedNetwork:
         raise call.error(str(error)) from error
 
 
-def _edit(call: Call) -> LoadedNetwork:
+def _edit(call: Applied) -> LoadedNetwork:
     """``Edit (network, functions, additionalRoots)``: offer each node to functions, which may return another one."""
     model, functions, roots = call.values()
     call.evaluator.expect(LoadedNetwork, model, call.place, "a network, as of BS.Network.Load,")
-    further = [each for each in call.evaluator.elements(roots) if isinstance(each, Node)]
-    replacements: dict[int, Node] = {}
+    further = [each for each in call.evaluator.elements(roots) if isinstance(each, NetNode)]
+    replacements: dict[int, NetNode] = {}
     for name, node in model.nodes.items():
         new = node
         for function in call.evaluator.elements(functions):
             new = call.evaluator.apply(function, [Thunk(None, None, name, new)], {}, name, call.place)
-            call.evaluator.expect(Node, new, call.place, "an edit function that returns a node")
+            call.evaluator.expect(NetNode, new, call.place, "an edit function that returns a node")
         if new is not node:
             new.name = name
             replacements[id(node)] = new
@@ -67,13 +67,13 @@ def _edit(call: Call) -> LoadedNetwork:
     return LoadedNetwork(nodes, model.roles)
 
 
-def _connect(model: LoadedNetwork, new: dict[int, Node], copies: dict[int, Node]) -> None:
+def _connect(model: LoadedNetwork, new: dict[int, NetNode], copies: dict[int, NetNode]) -> None:
     """Let new nodes, which were made from those of the model, depend on the edited model.
 
     `new`: by the nodes that they replace. A new node goes on depending on the node that it replaces.
     """
     old = {id(node) for node in model.nodes.values()}
-    keeps: dict[int, tuple[Node, set[int]]] = {}
+    keeps: dict[int, tuple[NetNode, set[int]]] = {}
     for key, node in new.items():
         waiting, seen = [node], set()
         while waiting:
@@ -87,18 +87,18 @@ def _connect(model: LoadedNetwork, new: dict[int, Node], copies: dict[int, Node]
         node.inputs = [each if id(each) in kept else copies.get(id(each), each) for each in node.operands()]
 
 
-def _clone_function(call: Call) -> Builtin:
+def _clone_function(call: Applied) -> Builtin:
     """``CloneFunction (inputs, outputs, parameters)``: a function that makes copies of a part of a network."""
     inputs, outputs, mode = call.values()
     if mode not in PARAMETERS:
         raise call.error(f"parameters is one of {', '.join(map(repr, PARAMETERS))}, not {mode!r}")
     nodes = call.evaluator.elements(inputs)
     for node in nodes:
-        call.evaluator.expect(Node, node, call.place, "nodes as the inputs of CloneFunction")
+        call.evaluator.expect(NetNode, node, call.place, "nodes as the inputs of CloneFunction")
     members = _members(call, outputs)
 
-    def clone(inner: Call) -> Any:
-        given = [inner.evaluator.expect(Node, each, inner.place, "a node of the network") for each in inner.values()]
+    def clone(inner: Applied) -> Any:
+        given = [inner.evaluator.expect(NetNode, each, inner.place, "a node of the network") for each in inner.values()]
         if len(given) != len(nodes):
             raise inner.error(f"the cloned function has {len(nodes)} arguments, {len(given)} are given")
         replacements = {id(node): new for node, new in zip(nodes, given, strict=True)}
@@ -111,18 +111,19 @@ def _clone_function(call: Call) -> Builtin:
     return Builtin("CloneFunction", clone)
 
 
-def _members(call: Call, outputs: Any) -> dict[str, Node]:
+def _members(call: Applied, outputs: Any) -> dict[str, NetNode]:
     """The outputs by name; "" for a single one."""
-    if isinstance(outputs, Record):
+    if isinstance(outputs, Fields):
         values = {name: call.evaluator.force(thunk) for name, thunk in outputs.members.items()}
     else:
         values = {"": outputs}
     for value in values.values():
-        call.evaluator.expect(Node, value, call.place, "a node, or a record of nodes, as the outputs of CloneFunction")
+        what = "a node, or a record of nodes, as the outputs of CloneFunction"
+        call.evaluator.expect(NetNode, value, call.place, what)
     return values
 
 
-def _parameters(outputs: Any, replacements: dict[int, Node], mode: str, path: str) -> dict[int, Node]:
+def _parameters(outputs: Any, replacements: dict[int, NetNode], mode: str, path: str) -> dict[int, NetNode]:
     """Copies of the parameters that the cloned part has: to be learned, or constant."""
     return {
         id(node): copied_parameter(node, f"{path}.{node.name}" if path else node.name, constant=mode == "constant")
@@ -130,21 +131,21 @@ def _parameters(outputs: Any, replacements: dict[int, Node], mode: str, path: st
     }
 
 
-def copied_parameter(node: Node, name: str, constant: bool | None = None) -> Node:
+def copied_parameter(node: NetNode, name: str, constant: bool | None = None) -> NetNode:
     """A parameter that begins like another one; `constant`: whether it never learns (None: like the other one)."""
     if node.variable is None:
         options = dict(node.options)
         if constant is not None:
             options["learningRateMultiplier"] = 0.0 if constant else options.get("learningRateMultiplier", 1.0) or 1.0
-        return Node(node.operation, name, [], options, node.place, node.chain)
-    return Node("LearnableParameter", name, [], {"copied": node.variable, "constant": constant}, node.place)
+        return NetNode(node.operation, name, [], options, node.place, node.chain)
+    return NetNode("LearnableParameter", name, [], {"copied": node.variable, "constant": constant}, node.place)
 
 
-def _result(call: Call, outputs: Any, results: dict[str, Node]) -> Any:
+def _result(call: Applied, outputs: Any, results: dict[str, NetNode]) -> Any:
     """A node, or a record with the same names as the outputs."""
-    if not isinstance(outputs, Record):
+    if not isinstance(outputs, Fields):
         return results[""]
-    record = Record(None, call.path)
+    record = Fields(None, call.path)
     record.members = {name: Thunk(None, None, name, node) for name, node in results.items()}
     return record
 

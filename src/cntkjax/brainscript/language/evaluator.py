@@ -9,14 +9,25 @@ from typing import Any
 from ..source import ConfigError, Place
 from . import syntax
 from .operators import binary, unary
-from .values import Array, Builtin, Call, Closure, LoadedNetwork, Node, Record, Thunk, kind_of, parameters_of
+from .values import (
+    Applied,
+    Array,
+    Builtin,
+    Closure,
+    Fields,
+    LoadedNetwork,
+    NetNode,
+    Thunk,
+    kind_of,
+    parameters_of,
+)
 
 STEPS = 300_000  # expressions that a description may evaluate; the largest public ones need 43,000
 DEPTH = 3_000  # of calls within calls
 ELEMENTS = 100_000  # of an array
 
 
-class Evaluator:
+class ScriptEvaluator:
     """Evaluates expressions.
 
     `outside`: finds the value of a name that no record defines (a key of the configuration), or None;
@@ -27,24 +38,24 @@ class Evaluator:
     def __init__(
         self,
         outside: Callable[[str], Any],
-        constructors: dict[str, Callable[[Call], Any]],
-        members_of: dict[str, Callable[[Node], Any]],
+        constructors: dict[str, Callable[[Applied], Any]],
+        members_of: dict[str, Callable[[NetNode], Any]],
         is_library: Callable[[Place], bool],
     ) -> None:
-        self.library = Record(None)
+        self.library = Fields(None)
         self.outside = outside
         self.constructors = constructors
         self.members_of = members_of
         self.is_library = is_library
         self.calls: list[tuple[str, Place]] = []
         self.steps = 0
-        self._kinds: dict[type, Callable[[Any, Record, str], Any]] = {
+        self._kinds: dict[type, Callable[[Any, Fields, str], Any]] = {
             syntax.Literal: lambda e, scope, path: e.value,
             syntax.Name: self._name,
             syntax.Unary: self._unary,
             syntax.Binary: self._binary,
             syntax.Conditional: self._conditional,
-            syntax.Call: self._call,
+            syntax.Apply: self._call,
             syntax.Member: self._member,
             syntax.Index: self._index,
             syntax.RecordOf: self._record,
@@ -74,7 +85,7 @@ class Evaluator:
 
     # Evaluation
 
-    def evaluate(self, expression: syntax.Expression, scope: Record, path: str) -> Any:
+    def evaluate(self, expression: syntax.Expression, scope: Fields, path: str) -> Any:
         """The value of an expression; a node that it creates gets the name `path`."""
         self.steps += 1
         if self.steps > STEPS:
@@ -129,7 +140,7 @@ class Evaluator:
 
     # One method for each kind of expression
 
-    def _name(self, expression: syntax.Name, scope: Record, path: str) -> Any:
+    def _name(self, expression: syntax.Name, scope: Fields, path: str) -> Any:
         thunk = scope.find(expression.name)
         if thunk is not None:
             return self.force(thunk)
@@ -138,19 +149,19 @@ class Evaluator:
             raise self.unknown(expression.place, "unknown name", expression.name, scope.names())
         return value
 
-    def _unary(self, expression: syntax.Unary, scope: Record, path: str) -> Any:
+    def _unary(self, expression: syntax.Unary, scope: Fields, path: str) -> Any:
         value = self.evaluate(expression.operand, scope, f"{path}.Args[0]")
         return unary(self, expression, value, scope, path)
 
-    def _binary(self, expression: syntax.Binary, scope: Record, path: str) -> Any:
+    def _binary(self, expression: syntax.Binary, scope: Fields, path: str) -> Any:
         return binary(self, expression, scope, path)
 
-    def _conditional(self, expression: syntax.Conditional, scope: Record, path: str) -> Any:
+    def _conditional(self, expression: syntax.Conditional, scope: Fields, path: str) -> Any:
         condition = self.evaluate(expression.condition, scope, path)
         self.expect(bool, condition, expression.condition.place, "a truth value (for nodes there is BS.Boolean.If)")
         return self.evaluate(expression.yes if condition else expression.no, scope, path)
 
-    def _call(self, expression: syntax.Call, scope: Record, path: str) -> Any:
+    def _call(self, expression: syntax.Apply, scope: Fields, path: str) -> Any:
         function = self.evaluate(expression.function, scope, path)
         arguments = list(expression.arguments)
         named = {name: Thunk(value, scope, f"{path}.{name}") for name, value in expression.named.items()}
@@ -167,7 +178,7 @@ class Evaluator:
         self.calls.append((name, place))
         try:
             if isinstance(function, Builtin):
-                return function.call(Call(self, arguments, named, path, place))
+                return function.call(Applied(self, arguments, named, path, place))
             return self._enter(function, arguments, named, path, place)
         finally:
             self.calls.pop()
@@ -176,7 +187,7 @@ class Evaluator:
         self, function: Closure, arguments: list[Thunk], named: dict[str, Thunk], path: str, place: Place,
     ) -> Any:
         definition = function.definition
-        frame = Record(function.scope, path, is_call=True)
+        frame = Fields(function.scope, path, is_call=True)
         frame.members.update(zip(definition.parameters, arguments, strict=False))
         for name, value in named.items():
             if name in frame.members or name not in (*definition.parameters, *definition.defaults):
@@ -190,13 +201,13 @@ class Evaluator:
                 frame.members[name] = Thunk(default, frame, f"{path}.{name}")
         return self.evaluate(definition.body, frame, path)
 
-    def _member(self, expression: syntax.Member, scope: Record, path: str) -> Any:
+    def _member(self, expression: syntax.Member, scope: Fields, path: str) -> Any:
         value = self.evaluate(expression.record, scope, path)
         return self.member(value, expression.name, expression.place)
 
     def member(self, value: Any, name: str, place: Place) -> Any:
         """A member of a record, of a network, or of a node or number (their dimensions)."""
-        if isinstance(value, Record):
+        if isinstance(value, Fields):
             if name in value.members:
                 return self.force(value.members[name])
             raise self.unknown(place, "the record has no member", name, value.members)
@@ -205,13 +216,13 @@ class Evaluator:
             if escaped(name) in nodes:
                 return nodes[escaped(name)]
             raise self.unknown(place, "the network has no node", name, nodes)
-        if isinstance(value, Node) and name in self.members_of:
+        if isinstance(value, NetNode) and name in self.members_of:
             return self.members_of[name](value)
         if isinstance(value, float | Array) and name in ("dim", "shape"):
             return value
         raise self.error(place, f"{kind_of(value)} has no member '{name}'")
 
-    def _index(self, expression: syntax.Index, scope: Record, path: str) -> Any:
+    def _index(self, expression: syntax.Index, scope: Fields, path: str) -> Any:
         array = self.evaluate(expression.array, scope, path)
         self.expect(Array, array, expression.array.place, "an array")
         at = self.integer(self.evaluate(expression.index, scope, path), expression.index.place, "an index")
@@ -220,13 +231,13 @@ class Evaluator:
             raise self.error(expression.index.place, f"the index {at} is outside the array's, {array.first} to {last}")
         return self.force(array.elements[at - array.first])
 
-    def _record(self, expression: syntax.RecordOf, scope: Record, path: str) -> Record:
-        record = Record(scope, path)
+    def _record(self, expression: syntax.RecordOf, scope: Fields, path: str) -> Fields:
+        record = Fields(scope, path)
         for name, value in expression.members.items():
             record.members[name] = Thunk(value, record, f"{path}.{name}" if path else name)
         return record
 
-    def _array(self, expression: syntax.ArrayOf, scope: Record, path: str) -> Array:
+    def _array(self, expression: syntax.ArrayOf, scope: Fields, path: str) -> Array:
         thunks = [Thunk(e, scope, f"{path}[{i}]") for i, e in enumerate(expression.elements)]
         if not expression.flat:
             return Array(thunks)
@@ -236,7 +247,7 @@ class Evaluator:
             found += value.elements if isinstance(value, Array) else [thunk]
         return Array(found)
 
-    def _range(self, expression: syntax.Range, scope: Record, path: str) -> Array:
+    def _range(self, expression: syntax.Range, scope: Fields, path: str) -> Array:
         first, last = (
             self.integer(self.evaluate(bound, scope, path), bound.place, "an index")
             for bound in (expression.first, expression.last)
@@ -249,15 +260,15 @@ class Evaluator:
 
     def _element(self, function: Closure, index: int, path: str) -> Thunk:
         """Element `index` of an array that a function computes."""
-        frame = Record(function.scope, path, is_call=True)
+        frame = Fields(function.scope, path, is_call=True)
         frame.members[function.definition.parameters[0]] = Thunk(None, None, path, float(index))
         return Thunk(function.definition.body, frame, path)
 
-    def _new(self, expression: syntax.New, scope: Record, path: str) -> Any:
+    def _new(self, expression: syntax.New, scope: Fields, path: str) -> Any:
         if expression.kind not in self.constructors:
             raise self.unknown(expression.place, "there is no type", expression.kind, self.constructors)
         argument = Thunk(expression.argument, scope, "inputs" if expression.kind == "ComputationNode" else path)
-        return self.constructors[expression.kind](Call(self, [argument], {}, path, expression.place))
+        return self.constructors[expression.kind](Applied(self, [argument], {}, path, expression.place))
 
 
 def escaped(name: str) -> str:
@@ -277,4 +288,4 @@ def _arity(definition: syntax.Lambda, count: int) -> str:
     return f"'{definition.name}' has {len(definition.parameters)} positional arguments, {count} are given: ({wanted})"
 
 
-__all__ = ["Evaluator", "did_you_mean", "escaped"]
+__all__ = ["ScriptEvaluator", "did_you_mean", "escaped"]

@@ -7,16 +7,16 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from .values import Array, Builtin, Call, Record, Thunk, check_length, kind_of, parameters_of
+from .values import Applied, Array, Builtin, Fields, Thunk, check_length, kind_of, parameters_of
 
-NONE = Record(None, "BS.Constants.None")
+NONE = Fields(None, "BS.Constants.None")
 NOTHING = Array([])
 
 
 def _typed(name: str, kinds: tuple[Any, ...], function: Callable[..., Any]) -> Builtin:
     """A function of values of these types."""
 
-    def call(call: Call) -> Any:
+    def call(call: Applied) -> Any:
         if len(call.arguments) != len(kinds):
             raise call.error(f"'{name}' has {len(kinds)} arguments, {len(call.arguments)} are given")
         values = call.values()
@@ -31,7 +31,7 @@ def _typed(name: str, kinds: tuple[Any, ...], function: Callable[..., Any]) -> B
     return Builtin(name, call)
 
 
-def _length(call: Call) -> float:
+def _length(call: Applied) -> float:
     (value,) = call.values() if len(call.arguments) == 1 else (None,)
     if isinstance(value, Array):
         return float(len(value.elements))
@@ -42,13 +42,13 @@ def _length(call: Call) -> float:
     raise call.error(f"'Length' has one argument, an array or a string, not {kind_of(value)}")
 
 
-def _sequential(call: Call) -> Builtin:
+def _sequential(call: Applied) -> Builtin:
     """A function that applies functions one after another; what each gets is evaluated when it needs it."""
     if len(call.arguments) != 1:
         raise call.error("'Sequential' has one argument, an array of functions: Sequential (f : g : h)")
     functions = call.evaluator.elements(call.values()[0])
 
-    def compose(inner: Call) -> Any:
+    def compose(inner: Applied) -> Any:
         if len(inner.arguments) != 1:
             raise inner.error(f"what 'Sequential' made has one argument, {len(inner.arguments)} are given")
         return _composed(inner, functions, inner.path)
@@ -56,7 +56,7 @@ def _sequential(call: Call) -> Builtin:
     return Builtin("Sequential", compose, ("x",))
 
 
-def _composed(call: Call, functions: list[Any], path: str) -> Any:
+def _composed(call: Applied, functions: list[Any], path: str) -> Any:
     """The last function, applied to the composition of the others."""
     if not functions:
         return call.evaluator.force(call.arguments[0])
@@ -68,12 +68,12 @@ def _composed(call: Call, functions: list[Any], path: str) -> Any:
     return call.evaluator.apply(last, [argument], {}, path, call.place)
 
 
-def _same(call: Call) -> bool:
+def _same(call: Applied) -> bool:
     left, right = call.values()
     return left is right or (isinstance(left, float | str | bool) and type(left) is type(right) and left == right)
 
 
-def _fail(call: Call) -> Any:
+def _fail(call: Applied) -> Any:
     raise call.error("; ".join(str(value) for value in call.values()))
 
 
@@ -101,7 +101,7 @@ def _image_shape(width: float, height: float, channels: float, layout: str) -> A
     return Array([Thunk(None, None, "", dimension) for dimension in dimensions])
 
 
-def _repeat(call: Call) -> Array:
+def _repeat(call: Applied) -> Array:
     """``Repeat (n, x)``: an array of n times the same value."""
     count, value = call.values()
     if not isinstance(count, float) or not 0 <= count <= 100_000:
@@ -132,9 +132,9 @@ _BUILT_IN = [
 ]
 
 
-def built_in(root: Record, further: list[Builtin]) -> None:
+def built_in(root: Fields, further: list[Builtin]) -> None:
     """Add these functions to the outermost scope; `further` to the record ``BuiltIn``."""
-    hidden = Record(root, "BuiltIn")
+    hidden = Fields(root, "BuiltIn")
     hidden.members = {each.name: Thunk(None, None, "", each) for each in (*_BUILT_IN, *further)}
     hidden.members |= {"None": Thunk(None, None, "", NONE), "Nothing": Thunk(None, None, "", NOTHING)}
     root.members |= {each.name: Thunk(None, None, "", each) for each in _FUNCTIONS}

@@ -12,15 +12,15 @@ from typing import Any, Protocol
 
 from ..building import Builder, network_of
 from ..network import ROLES, Network
-from ..nodes import Node
+from ..nodes import NetNode
 from ..source import ConfigError, Place, Text
 from . import syntax
 from .construction import NodeMaker
 from .editing import editing_functions
-from .evaluator import Evaluator
+from .evaluator import ScriptEvaluator
 from .functions import built_in
 from .parser import parse_expression, parse_members
-from .values import Array, Call, LoadedNetwork, Record, Thunk, kind_of
+from .values import Applied, Array, Fields, LoadedNetwork, Thunk, kind_of
 
 SPECIAL = {
     "featureNodes": "feature", "inputNodes": "label", "labelNodes": "label", "criterionNodes": "criterion",
@@ -84,7 +84,7 @@ class Description:
         self.scope = scope
         self.precision = precision
         texts, members = _library()
-        self.evaluator = Evaluator(
+        self.evaluator = ScriptEvaluator(
             self.outside,
             {"ComputationNode": NodeMaker(seed_offset), "ComputationNetwork": self.network},
             {"dim": lambda node: float(self._size(node)), "shape": self._shape, "name": lambda node: node.name,
@@ -106,18 +106,18 @@ class Description:
             value = text.content.strip().strip("\"'")
         return value if isinstance(value, float | bool | str | Array) else text.content.strip()
 
-    def network(self, call: Call) -> Record:
+    def network(self, call: Applied) -> Fields:
         """``new ComputationNetwork``: the record that describes it."""
-        return call.evaluator.expect(Record, call.evaluator.force(call.arguments[0]), call.place, "a record")
+        return call.evaluator.expect(Fields, call.evaluator.force(call.arguments[0]), call.place, "a record")
 
-    def _shape(self, node: Node) -> Any:
+    def _shape(self, node: NetNode) -> Any:
         """The dimensions of a node, first one first."""
         builder = Builder(precision=self.precision, names=False)
         builder.build([node])
         dimensions = [float(max(each, 0)) for each in reversed(builder.built[id(node)].shape)]
         return Array([Thunk(None, None, "", each) for each in dimensions]) if len(dimensions) != 1 else dimensions[0]
 
-    def _size(self, node: Node) -> float:
+    def _size(self, node: NetNode) -> float:
         shape = self._shape(node)
         product = 1.0
         for each in self.evaluator.elements(shape):
@@ -126,13 +126,13 @@ class Description:
 
     def finished(self, value: Any, place: Place) -> Network:
         """The network that the description's value describes."""
-        roles: dict[str, list[Node]]
+        roles: dict[str, list[NetNode]]
         if isinstance(value, LoadedNetwork):
             roles = {role: [value.nodes[name] for name in value.roles[role]] for role in ROLES}
             return network_of(value.nodes, roles, self.precision)
-        record = self.evaluator.expect(Record, value, place, "the description of a network")
+        record = self.evaluator.expect(Fields, value, place, "the description of a network")
         values = {name: self.evaluator.force(record.members[name]) for name in sorted(record.members)}
-        members = {name: value for name, value in values.items() if isinstance(value, Node)}
+        members = {name: value for name, value in values.items() if isinstance(value, NetNode)}
         roles = {role: [] for role in ROLES}
         for name, role in SPECIAL.items():
             if name in values:
@@ -141,10 +141,10 @@ class Description:
                 roles[role] += [each for each in found if each not in roles[role]]
         return network_of(members, roles, self.precision)
 
-    def _special(self, name: str, value: Any, place: Place) -> list[Node]:
+    def _special(self, name: str, value: Any, place: Place) -> list[NetNode]:
         found = self.evaluator.elements(value)
         for each in found:
-            if not isinstance(each, Node):
+            if not isinstance(each, NetNode):
                 raise self.evaluator.error(place, f"'{name}' has to consist of nodes, not {kind_of(each)}")
         return found
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import syntax
-from .values import Node, Record, check_length, kind_of
+from .values import Fields, NetNode, check_length, kind_of
 
 _NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, ".*": operator.mul,
@@ -20,9 +20,9 @@ _NODES = {
 _LIMIT = 1e300
 
 
-def unary(evaluator: Any, expression: syntax.Unary, value: Any, scope: Record, path: str) -> Any:
+def unary(evaluator: Any, expression: syntax.Unary, value: Any, scope: Fields, path: str) -> Any:
     """``-x``, ``+x``, ``!x``."""
-    if isinstance(value, Node):
+    if isinstance(value, NetNode):
         function = {"-": "Negate", "!": "BS.Boolean.Not"}.get(expression.operator)
         return value if function is None else _library(evaluator, function, [value], path, expression)
     if expression.operator == "!":
@@ -31,7 +31,7 @@ def unary(evaluator: Any, expression: syntax.Unary, value: Any, scope: Record, p
     return -number if expression.operator == "-" else number
 
 
-def binary(evaluator: Any, expression: syntax.Binary, scope: Record, path: str) -> Any:
+def binary(evaluator: Any, expression: syntax.Binary, scope: Fields, path: str) -> Any:
     """``x operator y``; the second operand of && and || is evaluated only if it matters."""
     symbol = expression.operator
     name = f"{path}.{_NODES.get(symbol, '')}Args"
@@ -44,16 +44,16 @@ def binary(evaluator: Any, expression: syntax.Binary, scope: Record, path: str) 
     right = evaluator.evaluate(expression.right, scope, f"{name}[1]")
     if symbol == "with":
         return _merged(evaluator, expression, left, right)
-    if isinstance(left, Node) or isinstance(right, Node):
+    if isinstance(left, NetNode) or isinstance(right, NetNode):
         return _nodes(evaluator, expression, left, right, path)
     return _immediate(evaluator, expression, left, right)
 
 
-def _merged(evaluator: Any, expression: syntax.Binary, left: Any, right: Any) -> Record:
+def _merged(evaluator: Any, expression: syntax.Binary, left: Any, right: Any) -> Fields:
     """The members of both records; the right one's count."""
     for value, operand in ((left, expression.left), (right, expression.right)):
-        evaluator.expect(Record, value, operand.place, "a record")
-    merged = Record(left.outer, left.path)
+        evaluator.expect(Fields, value, operand.place, "a record")
+    merged = Fields(left.outer, left.path)
     merged.members = left.members | right.members
     return merged
 
@@ -94,13 +94,13 @@ def _nodes(evaluator: Any, expression: syntax.Binary, left: Any, right: Any, pat
     """An operation on nodes; a number becomes a constant, and a factor scales."""
     symbol = expression.operator
     for value, operand in ((left, expression.left), (right, expression.right)):
-        evaluator.expect((Node, float), value, operand.place, "a node of the network, or a number")
+        evaluator.expect((NetNode, float), value, operand.place, "a node of the network, or a number")
     if symbol == "/":
         return _quotient(evaluator, expression, left, right, path)
     if symbol not in _NODES:
         raise evaluator.error(expression.place, f"'{symbol}' applies to numbers, not to nodes of the network")
     function = _NODES[symbol]
-    if symbol == "*" and not (isinstance(left, Node) and isinstance(right, Node)):
+    if symbol == "*" and not (isinstance(left, NetNode) and isinstance(right, NetNode)):
         function = "ElementTimes"
     return _library(evaluator, function, [left, right], path, expression)
 

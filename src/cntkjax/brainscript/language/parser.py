@@ -17,7 +17,7 @@ DEPTH = 200  # of nested expressions
 
 def parse_expression(text: Text, include: Includer) -> syntax.Expression:
     """A text that is one expression."""
-    parser = _Parser(text, include)
+    parser = _ScriptParser(text, include)
     found = parser.expression()
     parser.expect("end")
     return found
@@ -30,13 +30,13 @@ def parse_members(text: Text, include: Includer, files: tuple[str, ...] = ()) ->
 
     Errors: ConfigError with the place, what is there, and what was expected.
     """
-    parser = _Parser(text, include, files)
+    parser = _ScriptParser(text, include, files)
     found = parser.members(Place(text, 0))
     parser.expect("end")
     return found
 
 
-class _Parser:
+class _ScriptParser:
     """The tokens of a text and the next one to read."""
 
     def __init__(self, text: Text, include: Includer, files: tuple[str, ...] = ()) -> None:
@@ -232,7 +232,7 @@ class _Parser:
             else:
                 return found
 
-    def call(self, function: syntax.Expression, opening: Token) -> syntax.Call:
+    def call(self, function: syntax.Expression, opening: Token) -> syntax.Apply:
         """The arguments of a call."""
         arguments: list[syntax.Expression] = []
         named: dict[str, syntax.Expression] = {}
@@ -248,7 +248,7 @@ class _Parser:
             if not self.accept(",", ";"):
                 break
         self.closing(opening)
-        return syntax.Call(opening.place if isinstance(function, syntax.Call) else function.place, function,
+        return syntax.Apply(opening.place if isinstance(function, syntax.Apply) else function.place, function,
                            tuple(arguments), named)
 
     def primary(self) -> syntax.Expression:

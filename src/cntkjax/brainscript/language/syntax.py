@@ -55,7 +55,7 @@ class Conditional(Expression):
 
 
 @dataclass(frozen=True, eq=False)
-class Call(Expression):
+class Apply(Expression):
     """``function (arguments, name=value)``, with braces as well."""
 
     function: Expression

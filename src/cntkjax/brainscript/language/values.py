@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..nodes import Node
+from ..nodes import NetNode
 from ..source import Place
 from .syntax import Expression, Lambda
 
@@ -22,7 +22,7 @@ class Thunk:
     __slots__ = ("expression", "path", "running", "scope", "value")
 
     def __init__(
-        self, expression: Expression | Callable[[str], Any] | None, scope: Record | None, path: str, value: Any = None,
+        self, expression: Expression | Callable[[str], Any] | None, scope: Fields | None, path: str, value: Any = None,
     ) -> None:
         self.expression = expression
         self.scope = scope
@@ -31,7 +31,7 @@ class Thunk:
         self.running = False
 
 
-class Record:
+class Fields:
     """Named values, and the scope of expressions inside it.
 
     `outer`: the scope around it; `is_call`: it holds the arguments of a call.
@@ -39,7 +39,7 @@ class Record:
 
     __slots__ = ("is_call", "members", "outer", "path")
 
-    def __init__(self, outer: Record | None, path: str = "", is_call: bool = False) -> None:
+    def __init__(self, outer: Fields | None, path: str = "", is_call: bool = False) -> None:
         self.members: dict[str, Thunk] = {}
         self.outer = outer
         self.path = path
@@ -47,7 +47,7 @@ class Record:
 
     def find(self, name: str) -> Thunk | None:
         """What a name means here: a member of this record or of one around it."""
-        scope: Record | None = self
+        scope: Fields | None = self
         while scope is not None:
             if name in scope.members:
                 return scope.members[name]
@@ -56,14 +56,14 @@ class Record:
 
     def names(self) -> Iterator[str]:
         """All names that can be used here, the innermost first."""
-        scope: Record | None = self
+        scope: Fields | None = self
         while scope is not None:
             yield from scope.members
             scope = scope.outer
 
     def option(self, name: str) -> Thunk | None:
         """A member of this record, or an argument of the calls directly around it."""
-        scope: Record | None = self
+        scope: Fields | None = self
         while scope is not None and (scope is self or scope.is_call):
             if name in scope.members:
                 return scope.members[name]
@@ -86,20 +86,20 @@ class Closure:
     """A function that is written in BrainScript, and the scope of its definition."""
 
     definition: Lambda
-    scope: Record
+    scope: Fields
 
 
 @dataclass(frozen=True, eq=False)
 class Builtin:
-    """A function that is written in Python: `call` gets a `Call`; `parameters` name nodes that arguments create."""
+    """A function that is written in Python: `call` gets an `Applied`; `parameters` name nodes that arguments create."""
 
     name: str
-    call: Callable[[Call], Any]
+    call: Callable[[Applied], Any]
     parameters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class Applied:
     """A call of a `Builtin`: its arguments, and the name of a node that it creates."""
 
     evaluator: Any
@@ -121,15 +121,15 @@ class Call:
 class LoadedNetwork:
     """A network from a file or a description; its nodes are read like members of a record."""
 
-    nodes: dict[str, Node]
+    nodes: dict[str, NetNode]
     roles: dict[str, list[str]]
 
 
 def kind_of(value: Any) -> str:
     """What a value is, in messages."""
     kinds = (
-        (bool, "a truth value"), (float, "a number"), (str, "a string"), (Node, "a node of the network"),
-        (Record, "a record"), (Array, "an array"), ((Closure, Builtin), "a function"), (LoadedNetwork, "a network"),
+        (bool, "a truth value"), (float, "a number"), (str, "a string"), (NetNode, "a node of the network"),
+        (Fields, "a record"), (Array, "an array"), ((Closure, Builtin), "a function"), (LoadedNetwork, "a network"),
     )
     return next((text for kind, text in kinds if isinstance(value, kind)), type(value).__name__)
 
@@ -148,6 +148,6 @@ def check_length(characters: int) -> None:
 
 
 __all__ = [
-    "Array", "Builtin", "Call", "Closure", "LoadedNetwork", "Node", "Record", "Thunk", "check_length", "kind_of",
+    "Array", "Builtin", "Applied", "Closure", "LoadedNetwork", "NetNode", "Fields", "Thunk", "check_length", "kind_of",
     "parameters_of",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..nodes import Node
+from ..nodes import NetNode
 from .table import operation
 
 
@@ -57,7 +57,7 @@ def scatter(C: Any, condition: Any, x: Any, *, name: str) -> Any:
     return C.sequence.scatter(x, condition, name=name)
 
 
-def _condition(index: Node) -> Node:
+def _condition(index: NetNode) -> NetNode:
     """The condition of which indices (PackedIndex of Where) are made."""
     return index.operands()[1].operands()[0] if index.operation == "PackedIndex" else index
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ..nodes import Node
+from ..nodes import NetNode
 
 F = TypeVar("F", bound=Callable[..., Any])
-Operands = Callable[[list[Node]], list[Node]]
+Operands = Callable[[list[NetNode]], list[NetNode]]
 
 
 @dataclass(frozen=True)

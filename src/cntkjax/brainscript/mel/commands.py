@@ -13,7 +13,7 @@ _ARGUMENT = re.compile(r"\s*((?:\"[^\"]*\"|'[^']*'|\[[^\]]*\]|[^,\"'\[])+?)\s*(?
 
 
 @dataclass(frozen=True)
-class Command:
+class EditLine:
     """A command as it is written."""
 
     name: str
@@ -33,7 +33,7 @@ class Command:
         return self.arguments[index].strip("\"'")
 
 
-def commands(text: Text, known: Iterable[str]) -> Iterator[tuple[Command, int, int]]:
+def commands(text: Text, known: Iterable[str]) -> Iterator[tuple[EditLine, int, int]]:
     """The commands of a script, with where they begin and end."""
     masked = re.sub(r"(?m)(^|(?<=\s))#[^\n]*", lambda match: " " * len(match[0]), text.content)
     for match in _STATEMENT.finditer(masked):
@@ -45,7 +45,8 @@ def commands(text: Text, known: Iterable[str]) -> Iterator[tuple[Command, int, i
         if masked[end + 1 :].lstrip()[:1] in ("{", "[", "="):
             continue  # a macro
         arguments, options = _arguments(masked[match.end() : end])
-        yield Command(match[2], match[1] or "", arguments, options, Place(text, match.start(2))), match.start(), end + 1
+        place = Place(text, match.start(2))
+        yield EditLine(match[2], match[1] or "", arguments, options, place), match.start(), end + 1
 
 
 def plain(name: str) -> str:
@@ -76,4 +77,4 @@ def _arguments(text: str) -> tuple[list[str], dict[str, str]]:
     return arguments, options
 
 
-__all__ = ["Command", "commands", "plain"]
+__all__ = ["EditLine", "commands", "plain"]

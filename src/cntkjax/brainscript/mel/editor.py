@@ -14,10 +14,10 @@ from ..ndl.building import chosen_statements, read_macros
 from ..ndl.evaluation import Frame, Run
 from ..ndl.reader import Reader, Section
 from ..network import ROLES, Network
-from ..nodes import Node, reachable
+from ..nodes import NetNode, reachable
 from ..source import ConfigError, Place, Text
-from .commands import Command, commands, plain
-from .models import Model, described
+from .commands import EditLine, commands, plain
+from .models import NamedModel, described
 
 _PROPERTIES = {
     "feature": "feature", "label": "label", "finalcriterion": "criterion", "criteria": "criterion",
@@ -34,7 +34,7 @@ class Editor:
         self.reader = Reader()
         read_macros(self.reader, None, scope)
         self.evaluator = Description(scope, precision, 0).evaluator
-        self.models: dict[str, Model] = {}
+        self.models: dict[str, NamedModel] = {}
         self.default = ""
         self.frames: dict[str, Frame] = {}
 
@@ -57,7 +57,7 @@ class Editor:
         if section.statements:
             self.extend(self.model_at(Place(self.text, begin)), section)
 
-    def extend(self, model: Model, section: Section) -> None:
+    def extend(self, model: NamedModel, section: Section) -> None:
         """Add the nodes of statements to the default model."""
         frame = self.frames.setdefault(self.default, Frame("", {}, {}))
         frame.values |= {name.lower(): node for name, node in model.nodes.items()}
@@ -69,21 +69,21 @@ class Editor:
             for name in each.statements:
                 self.add(model, each.node(name))
 
-    def add(self, model: Model, root: Node | None) -> None:
+    def add(self, model: NamedModel, root: NetNode | None) -> None:
         """Add a new node and what it depends on."""
         known = {id(node) for node in model.nodes.values()}
         for node in reachable([root] if root is not None else []):
             if id(node) not in known:
                 model.nodes[node.name] = node
 
-    def model_at(self, place: Place) -> Model:
+    def model_at(self, place: Place) -> NamedModel:
         if self.default not in self.models:
             raise place.error("there is no model here: begin with m = LoadModel(\"file\")")
         return self.models[self.default]
 
     # Names
 
-    def find(self, pattern: str, command: Command) -> dict[str, Node]:
+    def find(self, pattern: str, command: EditLine) -> dict[str, NetNode]:
         """The nodes whose names match a pattern with ``*``, in any case; at least one."""
         model = self.model_at(command.place)
         prefix, _, rest = pattern.partition(".")
@@ -95,37 +95,37 @@ class Editor:
             raise command.error(f"no node is called '{pattern}'{did_you_mean(pattern, model.nodes)}")
         return found
 
-    def one(self, name: str, command: Command) -> Node:
+    def one(self, name: str, command: EditLine) -> NetNode:
         """The one node of a name."""
         found = self.find(name, command)
         if len(found) > 1:
             raise command.error(f"'{name}' is {len(found)} nodes, {', '.join(list(found)[:4])}, ...: name one")
         return next(iter(found.values()))
 
-    def named_model(self, name: str, command: Command) -> Model:
+    def named_model(self, name: str, command: EditLine) -> NamedModel:
         if name.lower() not in self.models:
             raise command.error(f"there is no model '{name}'{did_you_mean(name, self.models)}")
         return self.models[name.lower()]
 
     # Commands
 
-    def create(self, command: Command) -> None:
-        self.enter(command.result or command.argument(0), Model())
+    def create(self, command: EditLine) -> None:
+        self.enter(command.result or command.argument(0), NamedModel())
 
-    def load(self, command: Command) -> None:
+    def load(self, command: EditLine) -> None:
         path = command.argument(0 if command.result else 1)
         try:
             found = loaded(load_network(path))
         except (ValueError, OSError) as error:
             raise command.error(str(error)) from error
         roles = {role: [found.nodes[name] for name in found.roles[role]] for role in ROLES}
-        self.enter(command.result or command.argument(0), Model(dict(found.nodes), roles))
+        self.enter(command.result or command.argument(0), NamedModel(dict(found.nodes), roles))
 
-    def load_snippet(self, command: Command) -> None:
+    def load_snippet(self, command: EditLine) -> None:
         """Add what a file of NDL describes to a model: one section of it, or what it runs."""
         name, path, section = command.argument(0), command.argument(1), command.options.get("section", "")
         if name.lower() not in self.models:
-            self.enter(name, Model())
+            self.enter(name, NamedModel())
         self.default = name.lower()
         found = self.reader.read(expanded(include_file(path, command.place), self.scope))
         if section and section.lower() not in found.sections:
@@ -133,20 +133,20 @@ class Editor:
         chosen = found.sections[section.lower()] if section else chosen_statements(found)
         self.extend(self.models[self.default], chosen)
 
-    def enter(self, name: str, model: Model) -> None:
+    def enter(self, name: str, model: NamedModel) -> None:
         self.models[name.lower()] = model
         self.default = name.lower()
         self.frames.pop(self.default, None)
 
-    def set_default(self, command: Command) -> None:
+    def set_default(self, command: EditLine) -> None:
         self.named_model(command.argument(0), command)
         self.default = command.argument(0).lower()
 
-    def unload(self, command: Command) -> None:
+    def unload(self, command: EditLine) -> None:
         self.named_model(command.argument(0), command)
         del self.models[command.argument(0).lower()]
 
-    def save(self, command: Command) -> None:
+    def save(self, command: EditLine) -> None:
         *model, path = command.arguments
         chosen = self.named_model(model[0], command) if model else self.model_at(command.place)
         target = Path(path.strip("\"'"))
@@ -156,20 +156,20 @@ class Editor:
         except ConfigError as error:
             raise command.error(str(error)) from error
 
-    def dump(self, command: Command) -> None:
+    def dump(self, command: EditLine) -> None:
         model = self.named_model(command.argument(0), command)
         self.write(model.network(), list(model.nodes), command)
 
-    def dump_nodes(self, command: Command) -> None:
+    def dump_nodes(self, command: EditLine) -> None:
         self.write(self.model_at(command.place).network(), list(self.find(command.argument(0), command)), command)
 
-    def write(self, network: Network, names: list[str], command: Command) -> None:
+    def write(self, network: Network, names: list[str], command: EditLine) -> None:
         """Write nodes as text, with values if ``includeData``."""
         data = command.options.get("includedata", "false").lower() == "true"
         lines = [line for name in sorted(names) for line in described(network, name, data)]
         Path(command.argument(1)).write_text("\n".join([*lines, ""]), encoding="utf-8")
 
-    def set_input(self, command: Command) -> None:
+    def set_input(self, command: EditLine) -> None:
         try:
             at = int(command.argument(1))
         except ValueError:
@@ -181,14 +181,14 @@ class Editor:
                 raise command.error(f"'{name}' has {len(inputs)} inputs, counted from 0; there is no input {at}")
             inputs[at] = new
 
-    def set_inputs(self, command: Command) -> None:
+    def set_inputs(self, command: EditLine) -> None:
         node = self.one(command.argument(0), command)
         inputs = [self.one(name, command) for name in command.arguments[1:]]
         if len(inputs) != len(node.operands()):
             raise command.error(f"'{node.name}' has {len(node.operands())} inputs, {len(inputs)} are given")
         node.operands()[:] = inputs
 
-    def set_property(self, command: Command, of_subtree: bool = False) -> None:
+    def set_property(self, command: EditLine, of_subtree: bool = False) -> None:
         name, value = command.argument(1).lower(), command.argument(2).lower() in ("true", "1", "t", "yes")
         found = self.find(command.argument(0), command)
         if of_subtree:
@@ -207,7 +207,7 @@ class Editor:
         elif name != "multiseq":
             raise command.error(f"unknown property {command.argument(1)!r}: {', '.join(_PROPERTIES)}, computeGradient")
 
-    def replace(self, old: Node, new: Node) -> None:
+    def replace(self, old: NetNode, new: NetNode) -> None:
         """Put a node in the place of another one, in all models."""
         for model in self.models.values():
             for name, node in model.nodes.items():
@@ -216,7 +216,7 @@ class Editor:
                 if node is old:
                     model.nodes[name] = new
 
-    def remove(self, command: Command) -> None:
+    def remove(self, command: EditLine) -> None:
         for pattern in command.arguments:
             for name, node in self.find(pattern.strip("\"'"), command).items():
                 for model in self.models.values():
@@ -224,33 +224,35 @@ class Editor:
                         del model.nodes[name]
                         model.roles = {role: [n for n in nodes if n is not node] for role, nodes in model.roles.items()}
 
-    def rename(self, command: Command) -> None:
+    def rename(self, command: EditLine) -> None:
         model = self.model_at(command.place)
         for name, node in self.find(command.argument(0), command).items():
             node.name = _substituted(command.argument(0), command.argument(1), name)
             model.nodes = {node.name if each is node else key: each for key, each in model.nodes.items()}
 
-    def copy(self, command: Command) -> None:
+    def copy(self, command: EditLine) -> None:
         model = self.model_at(command.place)
         found = self.find(command.argument(0), command)
         source, target = command.argument(0), command.argument(1)
         copies = {id(node): (node, _substituted(source, target, name)) for name, node in found.items()}
         self.copy_nodes(copies, model, command.options.get("copy", "all").lower() == "value", command)
 
-    def copy_subtree(self, command: Command) -> None:
+    def copy_subtree(self, command: EditLine) -> None:
         root = self.one(command.argument(0), command)
         target = self.named_model(command.argument(1), command)
         prefix = command.argument(2) if len(command.arguments) > 2 else ""
         self.copy_nodes({id(n): (n, prefix + n.name) for n in reachable([root])}, target, False, command)
 
-    def copy_nodes(self, nodes: dict[int, tuple[Node, str]], model: Model, values: bool, command: Command) -> None:
+    def copy_nodes(
+        self, nodes: dict[int, tuple[NetNode, str]], model: NamedModel, values: bool, command: EditLine
+    ) -> None:
         """Copies under other names; links between the nodes become links between the copies."""
-        copies: dict[int, Node] = {}
+        copies: dict[int, NetNode] = {}
         for key, (node, name) in nodes.items():
             if node.operation == "LearnableParameter":
                 copies[key] = copied_parameter(node, name)
             elif not values:
-                copies[key] = Node(node.operation, name, None, node.options, node.place, variable=node.variable)
+                copies[key] = NetNode(node.operation, name, None, node.options, node.place, variable=node.variable)
                 copies[key].originals = node.originals or node.operands()
         for key, copy in copies.items():
             if copy.inputs is None:
@@ -261,7 +263,7 @@ class Editor:
                 raise command.error(f"there is no node '{copy.name}' to copy values to")
             model.nodes[copy.name] = copy
 
-    def copy_inputs(self, command: Command) -> None:
+    def copy_inputs(self, command: EditLine) -> None:
         source, target = (self.one(command.argument(at), command) for at in (0, 1))
         target.operands()[:] = source.operands()
 
@@ -274,7 +276,7 @@ def _substituted(pattern: str, target: str, name: str) -> str:
     return re.sub(r"\*", lambda _: next(parts, ""), target)
 
 
-_COMMANDS: dict[str, Callable[[Editor, Command], None]] = {
+_COMMANDS: dict[str, Callable[[Editor, EditLine], None]] = {
     "createmodel": Editor.create, "loadmodel": Editor.load, "savemodel": Editor.save,
     "savedefaultmodel": Editor.save, "setdefaultmodel": Editor.set_default, "unloadmodel": Editor.unload,
     "dump": Editor.dump, "dumpmodel": Editor.dump,

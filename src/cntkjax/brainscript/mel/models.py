@@ -8,16 +8,16 @@ from typing import Any
 
 from ..building import network_of
 from ..network import ROLES, Network
-from ..nodes import Node
+from ..nodes import NetNode
 from ..source import ConfigError
 
 
 @dataclass
-class Model:
+class NamedModel:
     """A model that is edited: its nodes by name, and those with a role."""
 
-    nodes: dict[str, Node] = field(default_factory=dict)
-    roles: dict[str, list[Node]] = field(default_factory=lambda: {role: [] for role in ROLES})
+    nodes: dict[str, NetNode] = field(default_factory=dict)
+    roles: dict[str, list[NetNode]] = field(default_factory=lambda: {role: [] for role in ROLES})
 
     def network(self) -> Network:
         """The network. Errors: ConfigError if a node's input was removed."""
@@ -47,4 +47,4 @@ def described(network: Network, name: str, data: bool) -> Iterator[str]:
         yield " " + "#" * 68
 
 
-__all__ = ["Model", "described"]
+__all__ = ["NamedModel", "described"]

@@ -9,11 +9,11 @@ from dataclasses import replace
 from ..building import network_of
 from ..language.networks import Description, Scope, deep_recursion, expanded, include_file
 from ..network import ROLES, Network
-from ..nodes import Node
+from ..nodes import NetNode
 from ..source import Place, Text
 from .evaluation import Frame, Run, as_node
 from .names import SPECIAL
-from .reader import Expression, Reader, Section
+from .reader import NdlTerm, Reader, Section
 
 _FILES = re.compile(r"((?:networkDescription|ndlMacros)[ \t]*=[ \t]*)([^\s\"'\[{;,]+)", re.IGNORECASE)
 
@@ -46,12 +46,12 @@ def _with_quotes(text: Text) -> Text:
     return replace(text, content=_FILES.sub(r'\1"\2"', text.content))
 
 
-def _setting(block: Section | None, scope: Scope | Mapping[str, Text], name: str) -> Expression | None:
+def _setting(block: Section | None, scope: Scope | Mapping[str, Text], name: str) -> NdlTerm | None:
     """A setting of the block, or of the configuration around it."""
     if block is not None and name.lower() in block.statements:
         return block.statements[name.lower()]
     outer = scope.get(name)
-    return None if outer is None else Expression(outer.content.strip().strip("\"'"), "string", Place(outer, 0))
+    return None if outer is None else NdlTerm(outer.content.strip().strip("\"'"), "string", Place(outer, 0))
 
 
 def read_macros(reader: Reader, block: Section | None, scope: Scope | Mapping[str, Text]) -> None:
@@ -76,7 +76,7 @@ def _read_description(reader: Reader, block: Section, scope: Scope | Mapping[str
 
 def chosen_statements(section: Section) -> Section:
     """The statements to run: those of the sections of ``load``, then of ``run``, or all that are in no section."""
-    statements: dict[str, Expression] = {}
+    statements: dict[str, NdlTerm] = {}
     names: dict[str, str] = {}
     chosen = [each for key in ("load", "run") if key in section.statements for each in _words(section.statements[key])]
     for word in chosen:
@@ -93,18 +93,18 @@ def chosen_statements(section: Section) -> Section:
     return Section(statements, names)
 
 
-def _words(expression: Expression) -> tuple[Expression, ...]:
+def _words(expression: NdlTerm) -> tuple[NdlTerm, ...]:
     return (expression.arguments or ()) if expression.kind == "list" else (expression,)
 
 
 def _finished(run: Run, frame: Frame, precision: str) -> Network:
     """The network of a frame's variables."""
-    roles: dict[str, list[Node]] = {role: [] for role in ROLES}
+    roles: dict[str, list[NetNode]] = {role: [] for role in ROLES}
     for key, role in SPECIAL.items():
         if key in frame.statements:
             for word in _words(frame.statements[key]):
                 node = as_node(run.value(frame, word, frame.names[key]))
-                if not isinstance(node, Node):
+                if not isinstance(node, NetNode):
                     raise run.unknown(word, frame)
                 if node not in roles[role]:
                     roles[role].append(node)

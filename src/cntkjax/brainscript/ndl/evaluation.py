@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..language.evaluator import Evaluator, did_you_mean
+from ..language.evaluator import ScriptEvaluator, did_you_mean
 from ..language.values import Array, Closure, Thunk
 from ..network import ROLES
-from ..nodes import Node
+from ..nodes import NetNode
 from ..source import ConfigError, Place
 from .names import FUNCTIONS, OPTIONS, SPECIAL, VALUES
-from .reader import Expression, Macro
+from .reader import Macro, NdlTerm
 
 DEPTH = 60  # of macros within macros
 
@@ -19,17 +19,17 @@ DEPTH = 60  # of macros within macros
 class Frame:
     """The variables of the description, or of one use of a macro; `prefix`: what precedes the names of its nodes."""
 
-    def __init__(self, prefix: str, statements: dict[str, Expression], names: dict[str, str]) -> None:
+    def __init__(self, prefix: str, statements: dict[str, NdlTerm], names: dict[str, str]) -> None:
         self.prefix = prefix
         self.statements = statements
         self.names = names
         self.values: dict[str, Any] = {}
         self.running: set[str] = set()
 
-    def node(self, name: str) -> Node | None:
+    def node(self, name: str) -> NetNode | None:
         """The node that is the value of a variable, if one is."""
         value = as_node(self.values.get(name))
-        return value if isinstance(value, Node) else None
+        return value if isinstance(value, NetNode) else None
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Word(str):
 class Run:
     """The evaluation of statements."""
 
-    def __init__(self, macros: dict[str, Macro], evaluator: Evaluator) -> None:
+    def __init__(self, macros: dict[str, Macro], evaluator: ScriptEvaluator) -> None:
         self.macros = macros
         self.evaluator = evaluator
         library = evaluator.library
@@ -81,7 +81,7 @@ class Run:
             frame.values[key] = self.value(frame, expression, frame.prefix + _final_name(frame, key))
         return frame.values[key]
 
-    def value(self, frame: Frame, expression: Expression, name: str) -> Any:
+    def value(self, frame: Frame, expression: NdlTerm, name: str) -> Any:
         """The value of an expression; a node that it creates gets the name."""
         if expression.kind == "call":
             return self.call(frame, expression, name)
@@ -92,7 +92,7 @@ class Run:
             return float(expression.text)
         return expression.text if expression.kind == "string" else self.word(frame, expression)
 
-    def word(self, frame: Frame, expression: Expression) -> Any:
+    def word(self, frame: Frame, expression: NdlTerm) -> Any:
         """A variable, a member of a macro's value, or a word that stands for itself."""
         key = expression.text.lower()
         first, *rest = (key,) if key in frame.statements or key in frame.values else key.split(".")
@@ -109,13 +109,13 @@ class Run:
             value = self.variable(value.frame, part)
         return value
 
-    def unknown(self, expression: Expression, frame: Frame) -> ConfigError:
+    def unknown(self, expression: NdlTerm, frame: Frame) -> ConfigError:
         """The error for a name that nothing has."""
         known = [*frame.names.values(), *frame.values]
         message = f"unknown name '{expression.text}'{did_you_mean(expression.text, known)}"
         return self.evaluator.error(expression.place, message)
 
-    def call(self, frame: Frame, call: Expression, name: str) -> Any:
+    def call(self, frame: Frame, call: NdlTerm, name: str) -> Any:
         """The value of a macro, or the node that a function makes."""
         key = call.text.lower()
         self.evaluator.calls.append((call.text, call.place))
@@ -126,7 +126,7 @@ class Run:
         finally:
             self.evaluator.calls.pop()
 
-    def use(self, frame: Frame, call: Expression, macro: Macro, name: str) -> Use:
+    def use(self, frame: Frame, call: NdlTerm, macro: Macro, name: str) -> Use:
         """The value of a macro for arguments."""
         arguments = [self.argument(frame, each) for each in call.arguments or ()]
         if len(arguments) != len(macro.parameters):
@@ -148,30 +148,30 @@ class Run:
             self.tagged(found, str(tag), call)
         return found
 
-    def tagged(self, use: Use, tag: str, call: Expression) -> None:
+    def tagged(self, use: Use, tag: str, call: NdlTerm) -> None:
         node, role = as_node(use), {"criteria": "criterion", "eval": "evaluation"}.get(tag.lower(), tag.lower())
-        if role not in ROLES or not isinstance(node, Node):
+        if role not in ROLES or not isinstance(node, NetNode):
             raise self.evaluator.error(call.place, f"there is no tag '{tag}': {', '.join(ROLES)}")
         node.tag = role
 
-    def argument(self, frame: Frame, expression: Expression) -> Any:
+    def argument(self, frame: Frame, expression: NdlTerm) -> Any:
         """The value of an argument; a node that it creates has no name but a number."""
         return self.value(frame, expression, f"{frame.prefix}unnamed{expression.number}")
 
-    def node(self, frame: Frame, call: Expression, name: str) -> Any:
+    def node(self, frame: Frame, call: NdlTerm, name: str) -> Any:
         """What a function of the library makes."""
         function = self.function(call)
         if isinstance(function, Closure) and function.definition.name in ("PastValue", "FutureValue"):
             call = _without_columns(call)
         arguments = list(call.arguments or ())
         if isinstance(function, Closure) and function.definition.name == "RowStack":
-            arguments = [Expression("", "list", call.place, tuple(arguments))]
+            arguments = [NdlTerm("", "list", call.place, tuple(arguments))]
         thunks = [Thunk(self.later(frame, each, positional=True), None, name) for each in arguments]
         named = {self.option(function, option): self.later(frame, each) for option, each in call.named.items()}
         known = {option: Thunk(value, None, name) for option, value in named.items() if option}
         return self.apply(function, thunks, known, name, call)
 
-    def later(self, frame: Frame, expression: Expression, positional: bool = False) -> Any:
+    def later(self, frame: Frame, expression: NdlTerm, positional: bool = False) -> Any:
         """A function that computes the value of an argument when it is needed; only options may be words."""
 
         def compute(path: str) -> Any:
@@ -184,7 +184,7 @@ class Run:
 
         return compute
 
-    def function(self, call: Expression) -> Any:
+    def function(self, call: NdlTerm) -> Any:
         """The function of the library that NDL calls by this name."""
         key = call.text.lower()
         if key in ("convolution", "convolve") and len(call.arguments or ()) > 4:
@@ -206,7 +206,7 @@ class Run:
         names = (*function.definition.defaults, *function.definition.parameters)
         return {name.lower(): name for name in names}.get(OPTIONS.get(option.lower(), option).lower(), "")
 
-    def apply(self, function: Any, arguments: list[Thunk], named: dict[str, Thunk], name: str, call: Expression) -> Any:
+    def apply(self, function: Any, arguments: list[Thunk], named: dict[str, Thunk], name: str, call: NdlTerm) -> Any:
         """Call the function; positional arguments beyond the required ones are the optional ones, in order."""
         if isinstance(function, Closure):
             required = len(function.definition.parameters)
@@ -216,11 +216,11 @@ class Run:
         return self.evaluator.apply(function, arguments, named, name, call.place)
 
 
-def _without_columns(call: Expression) -> Expression:
+def _without_columns(call: NdlTerm) -> NdlTerm:
     """A delay's arguments without the number of columns, which may stand second."""
     arguments = call.arguments or ()
     if len(arguments) > 2 and arguments[1].kind == "number" and arguments[2].kind in ("word", "call"):
-        return Expression(call.text, call.kind, call.place, (arguments[0], *arguments[2:]), call.named, call.number)
+        return NdlTerm(call.text, call.kind, call.place, (arguments[0], *arguments[2:]), call.named, call.number)
     return call
 
 

@@ -9,14 +9,14 @@ from ..source import ConfigError, Place, Text
 
 
 @dataclass(frozen=True)
-class Expression:
+class NdlTerm:
     """A word, number, string or list, or a call (`arguments` is not None); `number`: what CNTK counts it as."""
 
     text: str
     kind: str
     place: Place
-    arguments: tuple[Expression, ...] | None = None
-    named: dict[str, Expression] = field(default_factory=dict)
+    arguments: tuple[NdlTerm, ...] | None = None
+    named: dict[str, NdlTerm] = field(default_factory=dict)
     number: int = 0
 
 
@@ -26,7 +26,7 @@ class Macro:
 
     name: str
     parameters: tuple[str, ...]
-    statements: dict[str, Expression]
+    statements: dict[str, NdlTerm]
     names: dict[str, str]
 
 
@@ -34,7 +34,7 @@ class Macro:
 class Section:
     """Statements, in order: the value of each name, as written names say it."""
 
-    statements: dict[str, Expression] = field(default_factory=dict)
+    statements: dict[str, NdlTerm] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     sections: dict[str, Section] = field(default_factory=dict)
 
@@ -155,7 +155,7 @@ class Reader:
         section.statements[key] = self.expression()
         section.names[key] = name.text
 
-    def expression(self) -> Expression:
+    def expression(self) -> NdlTerm:
         """A value: calls and literals that have no name are counted, as CNTK does for names like unnamed12."""
         token = self.take()
         if token.kind == "symbol" and token.text in ("(", "{"):
@@ -163,31 +163,31 @@ class Reader:
         if token.text == "-" and self.token.kind == "number":
             self.count += 1
             number = self.take()
-            return Expression("-" + number.text, "number", token.place)
+            return NdlTerm("-" + number.text, "number", token.place)
         if token.kind in ("number", "string"):
             self.count += 1
             text = token.text[1:-1] if token.kind == "string" else token.text
-            return Expression(text, token.kind, token.place)
+            return NdlTerm(text, token.kind, token.place)
         if token.kind not in ("name", "keyword"):
             self.next -= token.kind != "end"
             raise self.unexpected("a value")
         return self.word(token)
 
-    def word(self, token: Token) -> Expression:
+    def word(self, token: Token) -> NdlTerm:
         """A name, with dots, or a call."""
         token = self.dotted(token)
-        found = Expression(token.text, "word", token.place)
+        found = NdlTerm(token.text, "word", token.place)
         if self.accept("("):
             found = self.call(token)
         while self.accept(":"):
             following = self.expression()
             before = found.arguments or () if found.kind == "list" else (found,)
-            found = Expression("", "list", token.place, (*before, following))
+            found = NdlTerm("", "list", token.place, (*before, following))
         return found
 
-    def call(self, name: Token) -> Expression:
-        arguments: list[Expression] = []
-        named: dict[str, Expression] = {}
+    def call(self, name: Token) -> NdlTerm:
+        arguments: list[NdlTerm] = []
+        named: dict[str, NdlTerm] = {}
         while not self.at(")"):
             if self.is_word() and self.tokens[self.next + 1].text == "=":
                 option = self.take()
@@ -199,17 +199,17 @@ class Reader:
                 break
         self.expect(")")
         self.count += 1
-        return Expression(name.text, "call", name.place, tuple(arguments), named, self.count)
+        return NdlTerm(name.text, "call", name.place, tuple(arguments), named, self.count)
 
-    def listed(self, opening: Token) -> Expression:
-        elements: list[Expression] = []
+    def listed(self, opening: Token) -> NdlTerm:
+        elements: list[NdlTerm] = []
         closing = {"(": ")", "{": "}"}[opening.text]
         while not self.at(closing):
             elements.append(self.expression())
             if not self.accept(",", ";", ":"):
                 break
         self.expect(closing)
-        return Expression("", "list", opening.place, tuple(elements))
+        return NdlTerm("", "list", opening.place, tuple(elements))
 
 
-__all__ = ["Expression", "Macro", "Reader", "Section"]
+__all__ = ["NdlTerm", "Macro", "Reader", "Section"]

@@ -24,7 +24,7 @@ from .result import Result, collect_results
 from .state import StateChanges, changes_of_cells, computed_lengths_error, leaf_arrays, state_changes
 
 
-def evaluate(
+def evaluate_in_one_program(
     outputs: Sequence[Edge], feeds: Feeds, training: bool = False, memory: Memory | None = None,
     assign: bool = True, callback_results: CallbackResults | None = None, random: RandomState | None = None,
     known: Sequence[Edge] = (), write_state: bool = True,
@@ -101,4 +101,4 @@ def evaluation_body(
     return data, created_layouts(plan, ctx, fed_axes), state_changes(plan, ctx)
 
 
-__all__ = ["evaluate", "evaluation_body", "run_program"]
+__all__ = ["evaluate_in_one_program", "evaluation_body", "run_program"]

@@ -31,7 +31,7 @@ _Cotangent: TypeAlias = "PackedArray | tuple[AnyArray, np.ndarray]"
 """Packed, or samples end to end with the place where each sequence begins."""
 
 
-def gradients(
+def gradients_in_one_program(
     outputs: Sequence[Edge], roots: Mapping[Edge, Feed | None], wrt: Sequence[Edge], feeds: Feeds,
     random: RandomState | None = None, memory: Memory | None = None, callback_results: CallbackResults | None = None,
     known: Sequence[Edge] = (),
@@ -170,4 +170,4 @@ class _PullBack:
         return data, [None if v is None else pulled_back[v] for v in targets], layouts, changes
 
 
-__all__ = ["gradients"]
+__all__ = ["gradients_in_one_program"]

@@ -27,8 +27,8 @@ from ..lower.rows import Rows
 from ..plan.partition import Stage
 from ..plan.parts import resolve
 from ..xla.versions import double_precision
-from .evaluation import evaluate as evaluate_in_one_program
-from .gradients import gradients as gradients_in_one_program
+from .evaluation import evaluate_in_one_program
+from .gradients import gradients_in_one_program
 from .handover import STATE, device_copy, replace_state, settle
 from .minibatch import Feed, Feeds
 from .program_cache import plan_of
@@ -42,7 +42,7 @@ def evaluate(
     outputs: Sequence[Edge], feeds: Feeds, training: bool = False, memory: Memory | None = None,
     assign: bool = True, callback_results: CallbackResults | None = None,
 ) -> list[Result]:
-    """As `evaluation.evaluate`, in stages if necessary.
+    """As `evaluate_in_one_program`, in stages if necessary.
 
     Errors: as `StagedExecution` if no stages can be made.
     """
@@ -118,7 +118,7 @@ class StagedExecution:
             )) from error
 
     def forward(self, assign: bool, write_state: bool = True) -> None:
-        """Compute all stages. `assign`, `write_state`: see `evaluation.evaluate`."""
+        """Compute all stages. `assign`, `write_state`: see `evaluate_in_one_program`."""
         for stage in self.plan.stages:
             if stage.function is not None:
                 with raising_callback_errors(self.callback_results):
