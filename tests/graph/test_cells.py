@@ -5,6 +5,8 @@ import sys
 import threading
 from contextlib import suppress
 
+import pytest
+
 from cntkjax.graph.cells import Cell, commit
 
 
@@ -20,6 +22,8 @@ def test_a_commit_replaces_the_values_of_its_cells_only():
 
 def test_no_exception_comes_between_two_cells_of_a_commit():
     """Exceptions sent to a thread while it commits find all cells replaced, or none."""
+    if sys.gettrace():
+        pytest.skip("a tracer, such as coverage, runs code of its own in the thread, and exceptions end that")
     cells = [Cell(0) for _ in range(200)]
     seen, ends = set(), threading.Event()
 
