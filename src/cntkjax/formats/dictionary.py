@@ -18,7 +18,7 @@ in the file (``value_type``; the value itself is in field ``value_type + 2``), a
 
 Source: files written by CNTK 2.7 (tests/golden/models and tests/golden/checkpoints).
 
->>> decode(encode({"a": 1, "b": [SizeT(2), "x"], "s": Shape((3, 4))}))
+>>> decode(encode({"a": 1, "b": [SizeT(2), "x"], "s": StoredShape((3, 4))}))
 {'a': 1, 'b': [2, 'x'], 's': Shape((3, 4))}
 """
 
