@@ -130,7 +130,7 @@ def _variable_record(variable: Edge, uid: str) -> Record:
     declared = kind != VariableKind.Placeholder  # these properties of a placeholder are those of its replacement
     record: Record = {
         "version": VARIABLE,
-        "type": "Edge",
+        "type": "Variable",
         "uid": uid,
         "kind": SizeT(kind),
         "shape": StoredShape(variable.shape),
