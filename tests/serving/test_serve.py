@@ -255,7 +255,8 @@ def test_hostile_bytes_get_an_error_or_nothing_and_the_server_goes_on(server):
     for data in requests:
         with socket.create_connection((host, int(port)), timeout=20) as connection, suppress(ConnectionError):
             connection.sendall(data)
-            connection.shutdown(socket.SHUT_WR)
+            with suppress(OSError):  # the server may have closed it
+                connection.shutdown(socket.SHUT_WR)
             first = connection.recv(4096).split(b"\r\n")[0]
             assert not first or first.split()[1].startswith(b"4"), (data[:60], first)
     assert server.infer(inputs=[tensor((1, 2, 3))])[0] == 200
