@@ -14,6 +14,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Mapping
+from os.path import dirname
 from typing import Any, TypeVar
 
 from .annotations import parameters_of
@@ -80,8 +81,10 @@ def checked(f: F, title: str, operands: bool = False, first: bool = False) -> F:
                 raise unfit_error(title, name, value, annotations[name])
             return result
         except Exception as error:
-            from_outside = not sys._getframe(1).f_code.co_filename.startswith(PACKAGE)
-            PublicCall(title, _bound(f, args, kwargs), annotations).report(error, operands, operands or from_outside)
+            caller = sys._getframe(1).f_code.co_filename
+            # What an operation says of its operands is for all callers but the operations that are made of it.
+            is_told = dirname(caller) != dirname(f.__code__.co_filename) if operands else not caller.startswith(PACKAGE)
+            PublicCall(title, _bound(f, args, kwargs), annotations).report(error, operands, is_told)
             raise
 
     setattr(call, _CHECKED, True)
