@@ -122,7 +122,7 @@ class MinibatchSpace:
         return cells * (1 + sum(shape.widths) / ELEMENTS) * (1 if shape.full else MASK_COST)
 
     def cost(self, shape: MinibatchShape, need: Need) -> float:
-        """As `Space.cost`."""
+        """As `ShapeSpace.cost`."""
         if need.number > shape.batch or (need.number < shape.batch and (shape.full or self.exact_batch)):
             return inf
         for (longest, total), grid, axis in zip(need.lengths, shape.grids, self.axes, strict=True):
@@ -134,7 +134,7 @@ class MinibatchSpace:
         return inf if any(n > w for n, w in zip(need.widths, shape.widths, strict=True)) else self.work(shape)
 
     def tightest(self, need: Need) -> MinibatchShape:
-        """As `Space.tightest`."""
+        """As `ShapeSpace.tightest`."""
         count = max(need.number, 1)
         grids = tuple(
             axis.grid(count, max(longest, 1), max(total, 1))
@@ -144,11 +144,11 @@ class MinibatchSpace:
         return MinibatchShape(count, full and need.number > 0, grids, need.widths)
 
     def joined(self, a: Need, b: Need) -> Need:
-        """As `Space.joined`."""
+        """As `ShapeSpace.joined`."""
         return a.joined(b)
 
     def rounded(self, need: Need) -> Hashable:
-        """As `Space.rounded`."""
+        """As `ShapeSpace.rounded`."""
         return self._rounded(need), need.is_uniform
 
     def _rounded(self, need: Need) -> Need:
@@ -159,7 +159,7 @@ class MinibatchSpace:
         return Need(need.number if self.exact_batch else bucket(need.number), tuple(lengths), need.widths)
 
     def with_room(self, need: Need, seen: Sequence[Need]) -> MinibatchShape:
-        """As `Space.with_room`: exact for the first of minibatches that may all be alike."""
+        """As `ShapeSpace.with_room`: exact for the first of minibatches that may all be alike."""
         similar = [n for n in seen if n != need and self._are_similar(n, need)]
         if self.exact_batch or (need.is_uniform and (not similar or need in seen)):
             return self.tightest(need)
@@ -189,7 +189,7 @@ class MinibatchSpace:
         return self.tightest(need)._replace(full=False)
 
     def candidates(self, needs: Sequence[Need]) -> Iterator[MinibatchShape]:
-        """As `Space.candidates`: for the minibatches up to each quantile, by their cost and by each of their sizes."""
+        """As `ShapeSpace.candidates`: for the minibatches up to each quantile, by cost and by each size."""
         orders: list[Callable[[Need], Any]] = [self._work_of, attrgetter("number")]
         orders += [partial(_length, axis, kind) for axis in range(len(self.axes)) for kind in Lengths._fields]
         for order in orders:
