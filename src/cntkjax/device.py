@@ -14,10 +14,10 @@ from enum import IntEnum
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ._user_code import call_stack
 from .engine.xla import devices as _devices
 from .graph.annotations import EXACT
 from .graph.arguments import public
-from .graph.origin import call_stack
 from .graph.settings import Settings
 
 if TYPE_CHECKING:

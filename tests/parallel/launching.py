@@ -65,3 +65,4 @@ def outputs(workers, seconds=200):
             if worker.poll() is None:
                 worker.send_signal(signal.SIGKILL)
                 worker.wait()
+            worker.stdout.close()

@@ -185,9 +185,11 @@ def test_a_file_that_changes_is_loaded_again_and_a_damaged_one_is_not(server, tm
     wait_until(lambda: first() == 5)
 
 
-def test_it_stops_gracefully(server):
+def test_it_stops_gracefully(tmp_path):
+    server = Server(tmp_path)
     server.process.send_signal(signal.SIGTERM)
-    assert server.process.wait(30) == 0
+    server.process.communicate(timeout=30)
+    assert server.process.returncode == 0
     assert "Traceback" not in server.log.read_text()
 
 

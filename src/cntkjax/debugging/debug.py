@@ -1,9 +1,8 @@
 """Settings that help to debug a model."""
 from __future__ import annotations
 
-import warnings
-
 from .._typing import FileName
+from .._user_code import warn
 from ..engine.run.compilations import CompilationReport, report
 from ..graph.arguments import public
 from ..graph.seed import set_fixed_random_seed
@@ -122,8 +121,8 @@ def save_as_legacy_model(root_op: Function, filename: FileName) -> None:
     ...     C.load_model(os.path.join(folder, 'model')).eval().item()
     3.0
     """
-    warnings.warn(
+    warn(
         f"save_as_legacy_model writes '{filename}' in the format of CNTK 2, not in that of CNTK 1; call save() to "
-        "avoid this warning", stacklevel=2,
+        "avoid this warning",
     )
     root_op.save(filename)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
+from .._user_code import user_line
 from .errors import layer_title
-from .origin import user_line
 from .uid import new_uid
 from .variable import Edge, Leaf
 

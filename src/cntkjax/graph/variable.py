@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .._typing import AnyArray, DTypeLike, ElementType, ShapeLike
+from .._user_code import user_line
 from .axis import BATCH, UNKNOWN_AXES, AxesLike, Axis, axes_text
 from .cells import Cell, Changes, commit
 from .dtypes import as_dtype
 from .errors import ShapeError, explain
-from .origin import user_line
 from .shape import FREE, INFERRED, UNKNOWN_SHAPE, Shape, as_shape, is_known, is_unknown, shape_text, size
 from .uid import new_uid
 

@@ -6,7 +6,6 @@ because its compiled module stores shapes in reverse.
 from __future__ import annotations
 
 import numbers
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from .._typing import ArrayLike, ElementType, ShapeLike
+from .._user_code import warn
 from ..core import NativeValue, NDArrayView, Value
 from ..device import Device
 from ..engine.data.feeds import with_start_flags
@@ -225,7 +225,7 @@ def sanitize_batch(
     arrays = batch if isinstance(batch, list) else [batch]
     if any(isinstance(a, np.ndarray) and not a.flags.c_contiguous for a in arrays):
         what = f"the data for {var!r} are not contiguous in memory, which slows down copying: use np.ascontiguousarray"
-        warnings.warn(what, RuntimeWarning, stacklevel=2)
+        warn(what, RuntimeWarning)
     return Value.create(var, batch, seq_starts)
 
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from .._typing import FileName
+from .._user_code import call_stack, warn
 from ..engine.data.ragged import Ragged, offsets_of
 from ..formats.containers import Dictionary
 from ..graph.arguments import public
-from ..graph.origin import call_stack
 from ..variables import Record
 from ._ahead import ReadAhead
 from ._ctf_index import open_index
@@ -218,10 +217,9 @@ class CTFFile(ChunkedDeserializer):
             )
         if len(samples.too_short):
             more = f", and {len(samples.too_short) - 1} more" if len(samples.too_short) > 1 else ""
-            warnings.warn(
+            warn(
                 f"{reporter.location(samples.too_short[0])}{more}: stream '|{name}' has fewer than {field.width} "
                 "values; the rest are zeros",
-                stacklevel=3,
             )
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from .._user_code import warn
 from ..engine.data.ragged import SparseRows, concatenate_rows, offsets_of
 from ._number_parsing import parse_decimal
 
@@ -96,7 +96,7 @@ class RowReporter:
                 f"{message}. Reached the maximum number of allowed errors ({self.max_errors}) while reading the input "
                 "file", "correct the row, or set the option 'maxErrors' of the deserializer",
             )
-        warnings.warn(f"{message}; skipped", stacklevel=2)
+        warn(f"{message}; skipped")
 
 
 def concatenate(parts: Sequence[Samples]) -> Samples:

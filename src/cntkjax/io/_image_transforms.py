@@ -7,7 +7,6 @@ next 32-bit number of the Mersenne Twister that NumPy's ``RandomState`` also imp
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from .._user_code import warn
 from ._files import open_binary
 from ._resize import KINDS, Pixels, mirrored, resized
 
@@ -198,10 +198,9 @@ def _mean(description: Mapping[str, Any]) -> Transform:
 
 def _subtract_mean(mean: Pixels, path: str, image: Pixels, _: TransformRandom) -> Pixels:
     if mean.shape != image.shape:
-        warnings.warn(
+        warn(
             f"the mean image {path!r} is not subtracted: its shape [height, width, channels] is {mean.shape}, that of "
             f"the image is {image.shape}; scale images to the size of the mean image first",
-            stacklevel=2,
         )
         return image
     return image.astype(np.float32) - mean

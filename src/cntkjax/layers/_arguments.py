@@ -7,10 +7,10 @@ from numbers import Real
 from typing import Annotated, Any, TypeAlias
 
 from .._typing import ArrayLike, Fix
+from .._user_code import user_line
 from ..default_options import default_override_or
 from ..graph.errors import OperandError, explain
 from ..graph.function import Node
-from ..graph.origin import user_line
 from ..graph.variable import Edge
 from ..initializer import Initializer
 from ..internal.sanitize import _as_tuple

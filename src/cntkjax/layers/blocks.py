@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from .._user_code import warn
 from ..default_options import default_override_or, get_default_override
 from ..graph.arguments import public
 from ..graph.errors import explain
@@ -259,11 +259,12 @@ def RNNUnit(
 
     Shapes, Errors: as `RNNStep`.
 
+    >>> import warnings
     >>> with warnings.catch_warnings(action="ignore"):
     ...     sorted(p.name for p in RNNUnit(3).parameters)
     ['H', 'W', 'b']
     """
-    warnings.warn("RNNUnit is deprecated: use RNNStep", DeprecationWarning, stacklevel=2)
+    warn("RNNUnit is deprecated: use RNNStep", DeprecationWarning)
     options = {
         key: get_default_override(RNNUnit, **{key: value})
         for key, value in {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import numbers
 import operator
-import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
@@ -14,6 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from .._user_code import warn
 from ..formats.checkpoint import Rates, rates_record, read_rates
 from ..formats.containers import Dictionary
 from ..graph.arguments import public
@@ -69,7 +69,7 @@ class TrainingParameterSchedule:
     ) -> None:
         if isinstance(schedule, numbers.Real):
             if epoch_size is not None:
-                warnings.warn(f"{what}: a single number never changes, so epoch_size is ignored", RuntimeWarning, 4)
+                warn(f"{what}: a single number never changes, so epoch_size is ignored", RuntimeWarning)
             schedule, epoch_size = [float(schedule)], None
         if not isinstance(schedule, list):
             raise ValueError(f"{what} must be a number or a list, not {schedule!r} of type {type(schedule).__name__}")
@@ -263,11 +263,10 @@ def learning_rate_schedule(
     ...     learning_rate_schedule(0.1, UnitType.sample)
     TrainingParameterSchedule(0.1, epoch_size=0, minibatch_size=1)
     """
-    warnings.warn(
+    warn(
         "learning_rate_schedule is deprecated: use learning_parameter_schedule(lr) for UnitType.minibatch, "
         "learning_parameter_schedule_per_sample(lr) for UnitType.sample",
         DeprecationWarning,
-        stacklevel=2,
     )
     return training_parameter_schedule(lr, unit, epoch_size)
 

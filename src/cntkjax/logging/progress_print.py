@@ -4,12 +4,12 @@ from __future__ import annotations
 import math
 import sys
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any, SupportsFloat, TypeVar
 
 from .._terminal import status
 from .._typing import Measured
+from .._user_code import warn
 from ..graph.arguments import public
 from ._progress_bar import ProgressBar
 from ._progress_writer import Counts, LazySum, ProgressWriter, Span, is_due
@@ -31,7 +31,7 @@ def _avg(numerator: Any, denominator: float) -> Any:
 
 def _warn_deprecated(message: str) -> None:
     """Warn the caller of something deprecated."""
-    warnings.warn(f"DEPRECATED: {message}", DeprecationWarning, stacklevel=2)
+    warn(f"DEPRECATED: {message}", DeprecationWarning)
 
 
 class _RunningTotals:

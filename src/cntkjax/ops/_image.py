@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from .._typing import Count
+from .._user_code import warn
 from ..graph.arguments import public_operation
 from ..graph.axis import Axis
 from ..graph.shape import as_shape, is_unknown
@@ -273,9 +273,9 @@ def batch_normalization(
     }
     operands = as_variables(operand, scale, bias, running_mean, running_inv_std)
     if running_count is None:
-        warnings.warn(
+        warn(
             "batch_normalization without running_count: the running statistics start over with every function; pass "
-            "running_count=cntk.constant(0, shape=())", stacklevel=2,
+            "running_count=cntk.constant(0, shape=())",
         )
         running_count = Constant(0.0, shape=(), dtype=operands[3].dtype)
     count = as_variable(running_count)

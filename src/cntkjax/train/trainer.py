@@ -8,7 +8,6 @@ import os
 import reprlib
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from typing import Any, SupportsFloat
 
 from .._best_effort import BestEffort
 from .._typing import FileName
+from .._user_code import warn
 from ..device import DeviceDescriptor, use_default_device
 from ..engine.debug.timing import timing_table
 from ..engine.plan.plan import Plan
@@ -63,10 +63,10 @@ class _LazyLoss:
         value = float(self._value)
         if math.isnan(value) and not self._nan_minibatches:
             self._nan_minibatches.append(self._minibatch)
-            warnings.warn(
+            warn(
                 f"the loss of minibatch {self._minibatch} is NaN; training continues. To stop at the operation that "
                 "produced it, call debugging.set_checked_mode(True)",
-                RuntimeWarning, stacklevel=3,
+                RuntimeWarning,
             )
         return value
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import warnings
 
+from ..._user_code import warn
 from ...graph.errors import explain
 from ...ops.functions import Function
 from .adapter.bvlccaffe.caffeadapter import CaffeAdapter
@@ -34,7 +34,7 @@ class CaffeConverter:
                 fix="set Source of SourceSolver to 'Caffe'",
             ))
         if conf.valid_solver.save_path is not None:
-            warnings.warn("ValidSolver is ignored: a comparison with Caffe needs Caffe", stacklevel=2)
+            warn("ValidSolver is ignored: a comparison with Caffe needs Caffe")
         instance = CntkApiInstance(CaffeAdapter().load_model(conf), conf)
         if conf.model_solver.cntk_model_path is not None:
             instance.export_model()

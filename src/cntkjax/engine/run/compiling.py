@@ -15,7 +15,7 @@ import jax
 
 from ..._best_effort import BestEffort
 from ..._typing import PyTree
-from ...graph.origin import user_line
+from ..._user_code import user_line
 from ..lower.boundaries import bounded
 from ..xla import autotuning
 from ..xla.allocator import count_program

@@ -14,7 +14,6 @@ import re
 import stat
 import tempfile
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..._cache_folder import directory
+from ..._user_code import warn
 from .versions import option
 
 _MAGIC = b"cntkjax program 1\n"
@@ -155,9 +155,9 @@ def _gigabytes(text: str | None) -> float:
         if text is not None and 0 <= float(text) < math.inf:
             return float(text)
     if text is not None:
-        warnings.warn(
+        warn(
             f"CNTKJAX_CACHE_GB={text!r} is no number of gigabytes; it is taken as {_DEFAULT_GIGABYTES}",
-            RuntimeWarning, stacklevel=2,
+            RuntimeWarning,
         )
     return _DEFAULT_GIGABYTES
 
@@ -182,10 +182,10 @@ def _content(key: str, data: bytes) -> bytes | None:
 @cache
 def _warn(reason: str) -> None:
     """Warn of a reason, once."""
-    warnings.warn(
+    warn(
         f"compiled programs are not stored for later processes: {reason}. Fix: set CNTKJAX_CACHE_DIR to a private "
         "folder, or to '' for none",
-        RuntimeWarning, stacklevel=2,
+        RuntimeWarning,
     )
 
 

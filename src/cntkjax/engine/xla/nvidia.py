@@ -6,10 +6,10 @@ import os
 import shutil
 import subprocess
 import sys
-import warnings
 from functools import cache
 from pathlib import Path
 
+from ..._user_code import warn
 from .devices import accelerators
 from .versions import option
 
@@ -55,9 +55,9 @@ def warn_of_unused_gpus() -> None:
     """Warn once if this machine has a GPU, and JAX computes on the CPU without having been told so."""
     text = advice()
     if INSTALL in text and (names := gpus()):
-        warnings.warn(
+        warn(
             f"this machine has {', '.join(names)}, but programs run on the CPU. {text}; or set JAX_PLATFORMS=cpu",
-            RuntimeWarning, stacklevel=2,
+            RuntimeWarning,
         )
 
 

@@ -7,7 +7,6 @@ each process, after one warning.
 from __future__ import annotations
 
 import io
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -17,6 +16,7 @@ import jax
 import numpy as np
 
 from ..._best_effort import BestEffort
+from ..._user_code import warn
 from .cache import store
 from .descriptions import digest
 from .devices import default_device
@@ -53,10 +53,10 @@ def _warn_unless_all(found: Available) -> None:
         "compiled programs are not stored, so each process compiles all of its own": found.stores,
     }
     if not all(found):
-        warnings.warn(
+        warn(
             f"cntkjax does not know how jax {jax.__version__} does some things inside: "
             f"{'; '.join(text for text, works in slower.items() if not works)}. Results are the same. "
-            "Fix: upgrade cntkjax, or install an earlier jax", RuntimeWarning, stacklevel=2,
+            "Fix: upgrade cntkjax, or install an earlier jax", RuntimeWarning,
         )
 
 

@@ -1,0 +1,41 @@
+"""The user's line of code that called the package: named in errors, and where warnings point to."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from itertools import count
+from pathlib import Path
+from types import FrameType
+
+_PACKAGE = str(Path(__file__).resolve().parent)
+
+
+def _user_frame() -> tuple[FrameType | None, int]:
+    """The innermost frame outside this package, if there is one, and its distance from who calls this function."""
+    frame: FrameType | None = sys._getframe(1)
+    for distance in count():
+        if frame is None or not frame.f_code.co_filename.startswith(_PACKAGE):
+            return frame, distance
+        frame = frame.f_back
+    raise AssertionError("a stack ends")
+
+
+def user_line() -> str:
+    """``'train.py:31'`` of the innermost frame outside this package; '' if there is none."""
+    frame, _ = _user_frame()
+    return "" if frame is None else f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+
+
+def call_stack() -> str:
+    """The end of a message: the user's line under CNTK's title for call stacks, which scripts look for."""
+    return f"\n\n[CALL STACK]\n{user_line()}"
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn the user of something at the line that called the package, through any number of its functions."""
+    frame, distance = _user_frame()
+    warnings.warn(message, category, stacklevel=distance + 1 if frame is not None else distance)
+
+
+__all__ = ["call_stack", "user_line", "warn"]
