@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -50,6 +51,14 @@ def _watch(done: threading.Event, on_failure: Callable[[str], object]) -> None:
                 return
 
 
+def end_stopped() -> None:
+    """Kill the workers of this machine that are stopped, before this process ends: a launcher may wait for them."""
+    for process, _, state in workers_of(os.getppid()):
+        if state == "T":
+            with suppress(OSError):
+                os.kill(process, signal.SIGKILL)
+
+
 def workers_of(parent: int) -> Iterator[tuple[int, int, str]]:
     """The processes, ranks and states of this job's workers that this parent has started; "T" is a stopped one's."""
     for folder in _PROCESSES.glob("[0-9]*"):
@@ -62,4 +71,4 @@ def workers_of(parent: int) -> Iterator[tuple[int, int, str]]:
                     yield int(folder.name), int(rank), state
 
 
-__all__ = ["watched", "workers_of"]
+__all__ = ["end_stopped", "watched", "workers_of"]

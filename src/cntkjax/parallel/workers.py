@@ -179,6 +179,7 @@ def _exit() -> None:
     with suppress(OSError, ValueError):
         sys.stdout.flush()
         sys.stderr.flush()
+    siblings.end_stopped()
     if _channel is not None and _place.rank == 0:
         time.sleep(2 * _NEWS)
     os._exit(1)
