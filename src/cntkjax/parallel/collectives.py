@@ -50,7 +50,7 @@ def reduce_scatter(arrays: Sequence[Array], ready: Sequence[int] = ()) -> list[A
 def all_gather(own: Sequence[AnyArray], like: Sequence[AnyArray]) -> list[Array]:
     """Whole arrays, from this worker's parts of them. Shapes: those of `part` -> those of `like`."""
     gathered = in_buckets(_all_gather, own)
-    return [joined(a, np.shape(b)) for a, b in zip(gathered, like, strict=True)]
+    return [assembled(a, np.shape(b)) for a, b in zip(gathered, like, strict=True)]
 
 
 def in_buckets(collective: Collective, arrays: Sequence[Any], ready: Sequence[int] = ()) -> list[Array]:
@@ -123,7 +123,7 @@ def part(array: Array) -> Array:
     return lax.dynamic_index_in_dim(parts(array, lax.axis_size(AXIS)), lax.axis_index(AXIS), keepdims=False)
 
 
-def joined(parts: Array, shape: Sequence[int]) -> Array:
+def assembled(parts: Array, shape: Sequence[int]) -> Array:
     """The array with these parts. Shapes: [workers, *part] -> `shape`."""
     divided = divided_shape(shape, len(parts))
     return parts.reshape(-1, *divided[1:])[: divided[0]].reshape(shape)
@@ -184,6 +184,6 @@ def _gather_rows(rows: Rows, groups: Groups) -> Rows:
 
 
 __all__ = [
-    "Groups", "all_gather", "all_reduce", "buckets", "divided_shape", "joined", "part", "part_shape", "parts",
+    "Groups", "all_gather", "all_reduce", "buckets", "assembled", "divided_shape", "part", "part_shape", "parts",
     "reduce_scatter", "stripes",
 ]

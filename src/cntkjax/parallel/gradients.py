@@ -105,7 +105,7 @@ class GradientExchange:
         self.program = ExchangeProgram(self._learn, devices)
         self._gathered_errors = ExchangeProgram(lambda errors: gathered_errors(errors, AXIS), devices)
         self._operation, self._ends_sweep, self._are_sizes_agreed = "", False, False
-        self._joined: WeakKeyDictionary[Program, Program] = WeakKeyDictionary()
+        self._exchanging: WeakKeyDictionary[Program, Program] = WeakKeyDictionary()
         self._gather = workers.gather if devices.count > self.shares else workers.alone
         self._running: deque[Array] = deque()  # a result of each step that may not have ended
         self._errors = Cell(no_errors(shapes, devices.count))
@@ -182,9 +182,9 @@ class GradientExchange:
         *learned, criteria = [[next(remaining) for _ in group] for group in groups]
         return updated(self._transforms, trained, learned, hypers, _on_all_devices), errors, criteria
 
-    def joined(self, program: Program) -> Program:
+    def exchanging(self, program: Program) -> Program:
         """The program that goes on where one has computed `StepOutputs` with gradients; see `donated`."""
-        if program not in self._joined:
+        if program not in self._exchanging:
             compute, learn, ready = program.body, self._learn, self._order_in_backward_pass(program.plan)
 
             def compute_and_learn(plan: Plan, ctx: Context, env: Environment, donated: PyTree, extra: PyTree) -> PyTree:
@@ -194,8 +194,8 @@ class GradientExchange:
                 state, errors, sums = learn(donated, outputs.gradients, outputs.sums, hypers, ready)
                 return outputs._replace(state=state, gradients=None, sums=sums), errors
 
-            self._joined[program] = program.over(self.devices, compute_and_learn)
-        return self._joined[program]
+            self._exchanging[program] = program.over(self.devices, compute_and_learn)
+        return self._exchanging[program]
 
     def _order_in_backward_pass(self, plan: Plan) -> list[int]:
         """For each gradient a number that is lower if it is ready earlier: those of the last nodes come first."""
@@ -258,7 +258,7 @@ class _InOneProgram(_Exchanged):
 
     def program(self, gradients: Program) -> Program:
         """The one over all devices."""
-        return self._exchange.joined(gradients)
+        return self._exchange.exchanging(gradients)
 
     def donated(self, state: TrainedState) -> PyTree:
         """The state, and what quantization has left out."""

@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 
 from .._typing import Array
-from .collectives import joined, part_shape, parts, stripes
+from .collectives import assembled, part_shape, parts, stripes
 
 _WORD = 32
 _SHORTEST_COLUMN = 64  # below it, signs and means save too little
@@ -54,7 +54,7 @@ def all_reduce_in_1_bit(gradients: Sequence[Array], errors: Errors, axis: str) -
     divided = [stripes(c, workers) for c in columns]
     quantized = [quantize(s) for s in divided]
     decoded = [dequantize(words, values, s.shape[-1]) for (words, values), s in zip(quantized, divided, strict=True)]
-    own = [c - _joined(d, len(c)) for c, d in zip(columns, decoded, strict=True)]
+    own = [c - _whole(d, len(c)) for c, d in zip(columns, decoded, strict=True)]
 
     received = _unpacked(lax.all_to_all(_packed(quantized), axis, 0, 0), quantized)
     lengths = [s.shape[-1] for s in divided]
@@ -69,7 +69,7 @@ def all_reduce_in_1_bit(gradients: Sequence[Array], errors: Errors, axis: str) -
         dequantize(*part, length)
         for part, length in zip(_unpacked(lax.all_gather(message[0], axis), quantized), lengths, strict=True)
     ]
-    return [_from_columns(_joined(t, _columns_shape(g.shape)[0]), g) for t, g in zip(totals, gradients, strict=True)], \
+    return [_from_columns(_whole(t, _columns_shape(g.shape)[0]), g) for t, g in zip(totals, gradients, strict=True)], \
         Errors(own, rests)
 
 
@@ -86,7 +86,7 @@ def restored_errors(gathered: Errors, worker: int, workers: int) -> Errors:
     own, of_sums = gathered
     if all(len(array) == workers for array in own):
         return Errors([array[worker] for array in own], [array[worker] for array in of_sums])
-    totals = [o.sum(0) + _joined(s, o.shape[1]) for o, s in zip(own, of_sums, strict=True)]
+    totals = [o.sum(0) + _whole(s, o.shape[1]) for o, s in zip(own, of_sums, strict=True)]
     nothing = no_errors([total.shape for total in totals], workers)
     return Errors([total / np.float32(workers) for total in totals], nothing.stripes)
 
@@ -94,7 +94,7 @@ def restored_errors(gathered: Errors, worker: int, workers: int) -> Errors:
 def all_reduce_in_16_bits(gradients: Sequence[Array], axis: str) -> list[Array]:
     """The sums of gradients over the workers, in float16 with a scale for each stripe; summed in single precision."""
     totals = _decode_16(lax.all_gather(_sum_in_16_bits(gradients, axis), axis))
-    return [joined(a, g.shape) for a, g in zip(_divided(totals, gradients, len(totals)), gradients, strict=True)]
+    return [assembled(a, g.shape) for a, g in zip(_divided(totals, gradients, len(totals)), gradients, strict=True)]
 
 
 def reduce_scatter_in_16_bits(gradients: Sequence[Array], axis: str) -> list[Array]:
@@ -171,7 +171,7 @@ def _from_columns(columns: Array, like: Array) -> Array:
     return (columns if like.shape[0] <= rest else columns.T).reshape(like.shape)
 
 
-def _joined(stripes: Array, count: int) -> Array:
+def _whole(stripes: Array, count: int) -> Array:
     return stripes.reshape(-1, stripes.shape[-1])[:count]
 
 

@@ -21,7 +21,7 @@ from jax import lax
 from .._typing import AnyArray, Array, PyTree
 from ..engine.lower.rows import Rows, dense
 from ..engine.run.devices import AXIS, Devices, Divided
-from .collectives import all_gather, all_reduce, divided_shape, joined, part, part_shape
+from .collectives import all_gather, all_reduce, assembled, divided_shape, part, part_shape
 
 if TYPE_CHECKING:
     import optax
@@ -170,7 +170,7 @@ def gathered(state: Divided) -> PyTree:
 
 @cache
 def _gathering(devices: Devices, shape: tuple[int, ...]) -> Any:
-    return jax.jit(devices.over(lambda own: joined(lax.all_gather(own, AXIS), shape)))
+    return jax.jit(devices.over(lambda own: assembled(lax.all_gather(own, AXIS), shape)))
 
 
 __all__ = ["WHOLE", "DividedArrays", "Whole", "divided", "gathered", "on_parts"]

@@ -187,14 +187,14 @@ class DistributedTraining:
             counted = samples if not self.has_others or self.is_sharded(samples_seen) else samples * workers.size()
         return replace(before, count=before.count + counted, samples_seen=before.samples_seen + samples)
 
-    def counting(self, samples: int, samples_seen: int) -> Callable[[Changes], Changes]:
+    def conclusion(self, samples: int, samples_seen: int) -> Callable[[Changes], Changes]:
         """What extends the changes of a step by those of the blocks, whose models are merged where it ends them.
 
         `samples`: those that `agree` has returned. `samples_seen`: before the step.
         """
         merged: list[Captures] = [[] for _ in self.blocks]  # see `BlockMomentum.merge`
 
-        def count(changes: Changes) -> Changes:
+        def extended(changes: Changes) -> Changes:
             for (learner, block), captures in zip(self.blocks, merged, strict=True):
                 after = self._after_step(block, samples, samples_seen)
                 changes = {**changes, block.state: after}
@@ -202,7 +202,7 @@ class DistributedTraining:
                     changes = _merge(learner, block, changes, captures)
             return changes
 
-        return count
+        return extended
 
     def merge(self) -> None:
         """End the blocks now, so that all workers have one model."""

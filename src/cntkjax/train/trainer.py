@@ -23,7 +23,7 @@ from ..engine.plan.plan import Plan
 from ..engine.run.handover import conclude
 from ..engine.train.loss_scale import LossScale
 from ..engine.train.state import Accumulated
-from ..engine.train.step import Account, Conclusion, Outcome, Step, StepOptions, no_account
+from ..engine.train.step import Conclusion, ConclusionFor, Outcome, Step, StepOptions, no_conclusion
 from ..engine.train.ways import Agreement, Exchange
 from ..eval.evaluator import Arguments, Evaluator, EvaluatorCore, as_function, by_variable, dict_text, feeds
 from ..graph.arguments import public
@@ -172,9 +172,9 @@ class TrainerCore(EvaluatorCore):
         before, counters = self.training.value, [learner.counters for learner in self.learners]
         number = before.progress.minibatches + 1
         exchange = self.distributed.begin(number, bool(is_sweep_end), before.progress.samples)
-        account = partial(self._account, number, bool(is_sweep_end))
+        conclusion_for = partial(self._conclusion_for, number, bool(is_sweep_end))
         run = self._run_with_python if self._runs_python else self._run
-        outcome = run(step, minibatch, number, exchange, account)
+        outcome = run(step, minibatch, number, exchange, conclusion_for)
         if number == _TEST_EXPECTED_AT and minibatch and self.metric is not None and step.is_slow_to_compile:
             _EXPECTING_TEST.attempt(lambda: self.test_step.compile_in_background(feeds(self.test_step, minibatch)))
         after = self.training.value
@@ -203,43 +203,44 @@ class TrainerCore(EvaluatorCore):
         return (False, {}) if requested else False
 
     def _run(
-        self, step: Step, minibatch: Mapping[Any, Any], number: int, exchange: Exchange | None, account: Account
+        self, step: Step, minibatch: Mapping[Any, Any], number: int, exchange: Exchange | None,
+        conclusion_for: ConclusionFor,
     ) -> Outcome:
         """Run a step; all workers take part where gradients are summed, also one without data."""
         try:
             if minibatch:
-                return step.run(feeds(step, minibatch), number, exchange, account)
-            return step.exchange_and_update(exchange, account=account)
+                return step.run(feeds(step, minibatch), number, exchange, conclusion_for)
+            return step.exchange_and_update(exchange, conclusion_for=conclusion_for)
         except BaseException as error:
             self.distributed.abandon(error)
             raise
 
     def _run_with_python(
         self, step: Step, minibatch: Mapping[Any, Any], number: int, exchange: Exchange | None,
-        account: Callable[[Agreement], _StepCount],
+        conclusion_for: Callable[[Agreement], _StepConclusion],
     ) -> Outcome:
         """As `_run`, where learners take their step in Python code; if that does not end, all state is as before it."""
-        counts: list[_StepCount] = []
+        conclusions: list[_StepConclusion] = []
 
         def wait(agreement: Agreement) -> Conclusion:
-            counts.append(account(agreement))
-            return no_account(agreement)
+            conclusions.append(conclusion_for(agreement))
+            return no_conclusion(agreement)
 
         with step.attempt(v for learner in self.learners for v in learner.extra_variables) as attempt:
             outcome = self._run(step, minibatch, number, exchange, wait)
-            count = counts[-1]
+            conclusion = conclusions[-1]
             for learner, samples in zip(self.learners, outcome.learned, strict=bool(outcome.learned)):
                 if isinstance(learner, HostLearner) and samples:
-                    learner.step_on_host(samples, count.ends_sweep_since)
-            conclude(lambda: count(outcome, attempt.kept))
+                    learner.step_on_host(samples, conclusion.ends_sweep_since)
+            conclude(lambda: conclusion(outcome, attempt.kept))
         return outcome
 
-    def _account(self, number: int, ends_sweep: bool, agreement: Agreement) -> _StepCount:
+    def _conclusion_for(self, number: int, ends_sweep: bool, agreement: Agreement) -> _StepConclusion:
         """What counts the minibatch with this number. `ends_sweep`: whether it ends a sweep on this worker."""
         before = self.training.value
         samples, ends_sweep = self.distributed.agree(number, agreement, ends_sweep, before.progress.samples)
-        blocks = self.distributed.counting(samples, before.progress.samples)
-        return _StepCount(self, before, number, samples, ends_sweep, blocks)
+        blocks = self.distributed.conclusion(samples, before.progress.samples)
+        return _StepConclusion(self, before, number, samples, ends_sweep, blocks)
 
     def _step(self, outputs: Sequence[Variable]) -> Step:
         """The step that also computes these outputs; another one after an attribute of the model was set."""
@@ -359,7 +360,7 @@ class TrainerCore(EvaluatorCore):
 
 
 @dataclass(frozen=True)
-class _StepCount:
+class _StepConclusion:
     """What a step changes in the counts of a trainer, its learners and blocks; see `Conclusion`.
 
     `before`: the counts before it. `samples`, `ends_sweep`: of all workers. `blocks`: see `DistributedTraining`.

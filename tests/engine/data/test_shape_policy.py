@@ -28,7 +28,7 @@ class Sizes:
     def rounded(self, need):
         return need
 
-    def joined(self, a, b):
+    def union(self, a, b):
         return max(a, b)
 
     def with_room(self, need, seen):
@@ -152,7 +152,7 @@ def best_shapes_in_hindsight(space, stream, compilation):
     needs = list(counts)
 
     def alone(group):
-        largest = reduce(Need.joined, group)
+        largest = reduce(Need.union, group)
         shapes = [space.tightest(largest), space.tightest(largest)._replace(full=False), *map(space.tightest, group)]
         return compilation + min(sum(counts[n] * space.cost(s, n) for n in group) for s in shapes)
 

@@ -51,7 +51,7 @@ class ShapeSpace(Protocol[Need, Shape]):
         """Equal for minibatches of about the same size; the number of different ones grows with the logarithm."""
         ...
 
-    def joined(self, a: Need, b: Need) -> Need:
+    def union(self, a: Need, b: Need) -> Need:
         """What fits both."""
         ...
 
@@ -143,7 +143,7 @@ class ShapePolicy(Generic[Need, Shape]):
             self._price(entry)
         elif entry.need != need:
             self._waste -= entry.number * entry.waste
-            entry.need = self.space.joined(entry.need, need)
+            entry.need = self.space.union(entry.need, need)
             self._price(entry)
             self._waste += entry.number * entry.waste
         self._entries[key] = entry

@@ -44,7 +44,7 @@ class Need(NamedTuple):
         """True if all sequences along each axis have the same length."""
         return all(total == longest * self.number for longest, total in self.lengths)
 
-    def joined(self, other: Need) -> Need:
+    def union(self, other: Need) -> Need:
         """What fits both."""
         return Need(
             max(self.number, other.number),
@@ -143,9 +143,9 @@ class MinibatchSpace:
         full = all(g.simple and g.time * g.rows == total for g, (_, total) in zip(grids, need.lengths, strict=True))
         return MinibatchShape(count, full and need.number > 0, grids, need.widths)
 
-    def joined(self, a: Need, b: Need) -> Need:
-        """As `ShapeSpace.joined`."""
-        return a.joined(b)
+    def union(self, a: Need, b: Need) -> Need:
+        """As `ShapeSpace.union`."""
+        return a.union(b)
 
     def rounded(self, need: Need) -> Hashable:
         """As `ShapeSpace.rounded`."""
@@ -163,7 +163,7 @@ class MinibatchSpace:
         similar = [n for n in seen if n != need and self._are_similar(n, need)]
         if self.exact_batch or (need.is_uniform and (not similar or need in seen)):
             return self.tightest(need)
-        largest = reduce(Need.joined, similar, need)
+        largest = reduce(Need.union, similar, need)
         if largest.is_uniform and all(n.is_uniform for n in similar):
             return self._masked(self._rounded(need) if largest == need else largest)
         lengths = []
@@ -196,7 +196,7 @@ class MinibatchSpace:
             ranked = sorted(needs, key=order)
             stops = sorted({1, *(ceil(len(ranked) * k / QUANTILES) for k in range(1, QUANTILES + 1))})
             for stop in stops:
-                largest = reduce(Need.joined, ranked[:stop])
+                largest = reduce(Need.union, ranked[:stop])
                 yield self._masked(self._rounded(largest))
                 if largest.is_uniform:
                     yield self.tightest(largest)

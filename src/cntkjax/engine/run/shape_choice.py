@@ -151,7 +151,7 @@ class ShapeChoice:
 
 
 def _need(sizes: Sequence[Sizes]) -> Need:
-    return reduce(Need.joined, (s.need for s in sizes))
+    return reduce(Need.union, (s.need for s in sizes))
 
 
 def _fit(sizes: Sizes, shape: MinibatchShape) -> bool:

@@ -73,11 +73,11 @@ class Outcome:
 Conclusion: TypeAlias = "Callable[[Outcome, Changes], Changes]"
 """Extends the changes of a step by those of the counts of who runs it. It changes nothing, and may be called again."""
 
-Account: TypeAlias = "Callable[[Agreement], Conclusion]"
+ConclusionFor: TypeAlias = "Callable[[Agreement], Conclusion]"
 """Called once it is known what a step trains on, before anything has changed; it may wait for other workers."""
 
 
-def no_account(agreement: Agreement) -> Conclusion:
+def no_conclusion(agreement: Agreement) -> Conclusion:
     """Count nothing."""
     return lambda outcome, changes: changes
 
@@ -151,12 +151,13 @@ class Step:
 
     # ---- running
     def run(
-        self, feeds: Feeds, number: int | None = None, exchange: Exchange | None = None, account: Account = no_account
+        self, feeds: Feeds, number: int | None = None, exchange: Exchange | None = None,
+        conclusion_for: ConclusionFor = no_conclusion,
     ) -> Outcome:
         """Take a step: replace parameters and the learners' states, without waiting for the device.
 
         `number`: that of the minibatch, for messages of checked mode. `exchange`: how several workers or devices learn
-        from the sums of their gradients; None for one that trains by itself. `account`: see `Account`.
+        from the sums of their gradients; None for one that trains by itself. `conclusion_for`: see `ConclusionFor`.
         """
         exchange = exchange or self._local
         try:
@@ -164,11 +165,11 @@ class Step:
             minibatch, samples, agreement = self._agreed(feeds, exchange)
             if agreement is not None and agreement.joins:
                 way = exchange.in_one_program(agreement)
-                return self._run_in_one_program(way, minibatch, samples, account(agreement))
+                return self._run_in_one_program(way, minibatch, samples, conclusion_for(agreement))
             part = self._computed_part(minibatch, samples)
         except BatchSizeError as error:
-            return self._run_in_stages(feeds, error, exchange, account)
-        return self.exchange_and_update(exchange, part, account, agreement)
+            return self._run_in_stages(feeds, error, exchange, conclusion_for)
+        return self.exchange_and_update(exchange, part, conclusion_for, agreement)
 
     def compile_in_background(self, feeds: Feeds) -> None:
         """Begin to compile for a test of such a minibatch, for which nobody waits yet.
@@ -313,7 +314,7 @@ class Step:
         return collect_results(variables, self.program.plan, minibatch, computed.data, computed.layouts)
 
     def _run_in_stages(
-        self, feeds: Feeds, error: BatchSizeError, exchange: Exchange, account: Account
+        self, feeds: Feeds, error: BatchSizeError, exchange: Exchange, conclusion_for: ConclusionFor
     ) -> Outcome:
         """A step over several batch sizes; it is waited for."""
         with self.attempt() as attempt:
@@ -322,7 +323,7 @@ class Step:
             part = self._part_in_stages(feeds, error)
             part = replace(part, changes={**part.changes, **attempt.kept})
             if self.learners:
-                return self.exchange_and_update(exchange, part, account)
+                return self.exchange_and_update(exchange, part, conclusion_for)
             replace_state(part.changes)
             return Outcome.of_sums(part.sums, part.samples, list(part.outputs))
 
@@ -350,17 +351,18 @@ class Step:
         return Attempt([*self.state.cells, *map(cell_of, leaves)])
 
     def exchange_and_update(
-        self, exchange: Exchange | None, part: WorkersPart = WorkersPart(), account: Account = no_account,
-        agreement: Agreement | None = None,
+        self, exchange: Exchange | None, part: WorkersPart = WorkersPart(),
+        conclusion_for: ConclusionFor = no_conclusion, agreement: Agreement | None = None,
     ) -> Outcome:
         """Update with the gradients of all workers, without waiting for the device; this one may have none.
 
-        `exchange`, `account`: see `run`. `part`: that of this worker. `agreement`: if the workers have agreed already.
+        `exchange`, `conclusion_for`: see `run`. `part`: that of this worker. `agreement`: if the workers have agreed
+        already.
         """
         exchange = exchange or self._local
         agreement = agreement or exchange.agree(part.samples)
         way = exchange.separate(agreement, part.gradients) if agreement.samples else None
-        conclusion = account(agreement)
+        conclusion = conclusion_for(agreement)
         if way is None:
             outcome = Outcome(0.0, 0.0, 0, list(part.outputs))
             replace_state(conclusion(outcome, part.changes))
@@ -395,4 +397,4 @@ def _sum(result: Result) -> float:
     return float(sum(a.sum(dtype=np.float64) for a in (data if isinstance(data, list) else [data])))
 
 
-__all__ = ["Account", "Conclusion", "StepOptions", "Outcome", "WorkersPart", "Step", "no_account"]
+__all__ = ["ConclusionFor", "Conclusion", "StepOptions", "Outcome", "WorkersPart", "Step", "no_conclusion"]

@@ -14,7 +14,7 @@ LARGER_STEP = "the training step for minibatches of up to 5"
 
 @pytest.fixture(scope="module")
 def runs():
-    workers = start("joined.py")
+    workers = start("in_one_program.py")
     printed = outputs(workers)
     assert not any(worker.returncode for worker in workers), "\n".join(printed)
     return [json.loads(text.splitlines()[-1]) for text in printed]

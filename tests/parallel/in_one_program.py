@@ -1,4 +1,4 @@
-"""The program of each worker in test_joined.py.
+"""The program of each worker in test_in_one_program.py.
 
 Prints the programs that it compiled, what it has learned, and how many numbers each step has fetched from the device.
 """
