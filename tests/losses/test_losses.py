@@ -71,6 +71,16 @@ def test_ranking_is_averaged_over_groups():
     np.testing.assert_allclose(gradient, [-0.21769, 0.10992, 0.10776, -0.24661, 0.24661], atol=1e-5)
 
 
+def test_an_id_that_comes_again_later_is_another_group():
+    s, g, group = (C.input_variable(1, needs_gradient=i == 0) for i in range(3))
+    columns = [[0.0, 0.1, 0.4, 0.3, -0.2], [2, 3, 1, 2, 1], [0, 1, 1, 0, 0]]
+    data = {v: np.array(c, np.float32)[:, None] for v, c in zip((s, g, group), columns, strict=True)}
+    ranked = C.lambda_rank(s, g, group)
+    np.testing.assert_allclose(ranked.eval(data), 33.88205, rtol=1e-5)
+    np.testing.assert_allclose(ranked.grad(data, wrt=[s]).ravel(), [0, -0.11678, 0.11678, -0.05296, 0.05296], atol=1e-5)
+    np.testing.assert_allclose(C.ndcg_at_1(s, g, group).eval(data), 388.88892, rtol=1e-5)
+
+
 def test_weighted_binary_cross_entropy():
     p, label, weight = (C.input_variable(1, needs_gradient=i == 0) for i in range(3))
     columns = [[0.1, 0.9, 0.0, 1.0], [0, 0.5, 1, 1], [1, 2, 3, 4]]

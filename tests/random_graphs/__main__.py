@@ -1,6 +1,7 @@
 """Compare random programs with CNTK 2.7.
 
     python -m tests.random_graphs compare FIRST_SEED NUMBER FOLDER    # what differs is written into FOLDER
+    python -m tests.random_graphs ill-typed FIRST_SEED NUMBER FOLDER  # the same of variants with something wrong
     python -m tests.random_graphs shrink SEED FOLDER                  # make those of a seed smaller
     python -m tests.random_graphs print SEED                          # as a script, which CNTK 2.7 runs too
 """
@@ -9,22 +10,23 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from .compare import Difference
 from .generator import write
+from .ill_typed import variants
 from .program import Program
 from .shrink import differences, shrink
 
-AT_ONCE = 40
+AT_ONCE = 20
 
 
-def compare(first: int, number: int, folder: Path) -> None:
+def compare(first: int, number: int, folder: Path, make: Callable[[Iterable[int]], list[Program]]) -> None:
     """Programs of `number` seeds; totals are printed after each batch."""
     totals: Counter[str] = Counter()
     for begin in range(first, first + number, AT_ONCE):
-        programs = written(range(begin, min(begin + AT_ONCE, first + number)))
+        programs = make(range(begin, min(begin + AT_ONCE, first + number)))
         for i, (program, found) in enumerate(zip(programs, differences(programs), strict=True)):
             kinds = {d.kind for d in found} or {"agrees"}
             totals.update(["+".join(sorted(kinds))])
@@ -51,6 +53,11 @@ def written(seeds: Iterable[int]) -> list[Program]:
     return programs
 
 
+def ill_typed(seeds: Iterable[int]) -> list[Program]:
+    """Variants of the programs of some seeds."""
+    return [v for seed in seeds for v in variants(write(seed)[0], seed) if v.roots]
+
+
 def report(program: Program, found: Sequence[Difference], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     notes = ["# " + f"{d.kind} {d.what}: {d.details}".replace("\n", " ") for d in found]
@@ -58,8 +65,8 @@ def report(program: Program, found: Sequence[Difference], path: Path) -> None:
 
 
 def main(verb: str, *arguments: str) -> None:
-    if verb == "compare":
-        compare(int(arguments[0]), int(arguments[1]), Path(arguments[2]))
+    if verb in ("compare", "ill-typed"):
+        compare(int(arguments[0]), int(arguments[1]), Path(arguments[2]), written if verb == "compare" else ill_typed)
     elif verb == "shrink":
         shrink_seed(int(arguments[0]), Path(arguments[1]))
     else:

@@ -15,7 +15,7 @@ UNKNOWN = -2  # a size, as CNTK and this package report it
 
 @dataclass(frozen=True)
 class Difference:
-    """`kind` is "value", "type", "refused" (by ours alone), "accident", "crash" or "accepted" (by ours alone)."""
+    """`kind`: "value", "type", "refused" (by ours alone), "accident", "crash", "accepted" (by ours alone), "known"."""
 
     kind: str
     what: str
@@ -23,7 +23,7 @@ class Difference:
 
     @property
     def is_fault(self) -> bool:
-        return self.kind != "accepted"
+        return self.kind not in ("accepted", "known")
 
 
 def is_refusal(value: Any) -> bool:
@@ -40,7 +40,7 @@ def compare(cntk: Shown, ours: Shown, dtype: str) -> list[Difference]:
     ]
     if accidents or "crash" in cntk:
         return accidents
-    return _refusals(cntk, ours) or [
+    return _refusals(cntk, ours) + [
         d for what in cntk if what in ours and not is_refusal(cntk[what]) and not is_refusal(ours[what])
         for d in _values(what, cntk[what], ours[what], dtype)
     ]

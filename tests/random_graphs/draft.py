@@ -37,9 +37,9 @@ class Draft:
         exec(compile(HEADER.read_text(), "header.py", "exec"), self.names)
         self.names["T"] = np.dtype(dtype).type
 
-    def add(self, text: str, is_input: bool = False) -> str:
+    def add(self, text: str, is_input: bool = False, name: str = "") -> str:
         """Build `text`, and return the name of its result."""
-        s = Statement(f"v{len(self.statements) + 1}", text, Type(), is_input)
+        s = Statement(name or f"v{len(self.statements) + 1}", text, Type(), is_input)
         try:
             exec(s.line, self.names)
             made = self._typed(s)

@@ -16,11 +16,13 @@ def data(seed, *shape):
 
 
 def sparse(seed, *shape):
-    """Mostly zeros; some rows contain nothing else."""
+    """Mostly zeros; some rows contain nothing else. CNTK does not accept a sequence of nothing else."""
     import scipy.sparse
 
     random = np.random.RandomState(seed)
-    return scipy.sparse.csr_matrix((random.randint(-16, 17, shape) / 16 * (random.rand(*shape) < 0.4)).astype(T))
+    values = random.randint(-16, 17, shape) / 16 * (random.rand(*shape) < 0.4)
+    values[0, 0] = 0.5
+    return scipy.sparse.csr_matrix(values.astype(T))
 
 
 def feed(f, minibatch):

@@ -15,8 +15,7 @@ import numpy as np
 import cntk as C
 
 ACCIDENTS = (
-    ArithmeticError, AssertionError, AttributeError, LookupError, NameError, NotImplementedError, RecursionError,
-    UnicodeError,
+    ArithmeticError, AssertionError, AttributeError, LookupError, NameError, RecursionError, UnicodeError,
 )
 
 
@@ -37,12 +36,12 @@ def refusal(error):
     """What went wrong, and whether the package itself says so."""
     frames = traceback.extract_tb(error.__traceback__)
     where = os.path.join("cntkjax", "")
-    own = type(error).__module__.startswith("cntkjax") or len(frames) < 2 or where in frames[-1][0]
+    ours = type(error).__module__.startswith("cntkjax") or not frames or frames[-1][0] == "<string>"
     message = str(error).strip().split("\n\n[CALL STACK]")[0]
     place = "%s:%s" % (os.path.basename(frames[-1][0]), frames[-1][1]) if frames else ""
     return {
         "error": type(error).__name__, "message": message[:400], "place": place,
-        "accident": not own or (isinstance(error, ACCIDENTS) and not type(error).__module__.startswith("cntkjax")),
+        "accident": not ours and (where not in frames[-1][0] or isinstance(error, ACCIDENTS)),
     }
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from .compare import Difference, compare
 from .draft import AXES
+from .known import marked
 from .processes import on_cntk, on_ours
 from .program import BATCH, SEQUENCE, Minibatch, Program, Statement, Type
 
@@ -17,7 +18,7 @@ CHANGES = 25  # that are tried at once
 def differences(programs: list[Program]) -> list[list[Difference]]:
     """How each program differs between CNTK and this package."""
     pairs = zip(programs, on_cntk(programs), on_ours(programs), strict=True)
-    return [compare(cntk, ours, p.dtype) for p, cntk, ours in pairs]
+    return [marked(compare(cntk, ours, p.dtype), p.lines()) for p, cntk, ours in pairs]
 
 
 def shrink(program: Program, kind: str) -> tuple[Program, list[Difference]]:

@@ -138,7 +138,7 @@ def cosine_distance_with_negative_samples(
 def lambda_rank(output: Operand, gain: Operand, group: Operand, name: str = "") -> Function:
     """LambdaRank: 100 n (1 - NDCG) for n items, averaged over groups of items, with the LambdaRank gradient.
 
-    The items of a group must be sorted by decreasing gain.
+    The items of a group must be neighbors in the minibatch, sorted by decreasing gain.
 
     Shapes: output (the score), gain and group (the number of the group) [1] -> one number for the minibatch.
     Source: Burges, "From RankNet to LambdaRank to LambdaMART" (MSR-TR-2010-82); the scale is CNTK's.

@@ -102,7 +102,7 @@ def edit_distance_error(
 def ndcg_at_1(output: Operand, gain: Operand, group: Operand, name: str = "") -> Function:
     """NDCG at rank 1: 100 n times the gain of the top-scored item relative to the highest gain, averaged over groups.
 
-    n is the number of samples. The items of a group must be sorted by decreasing gain.
+    n is the number of samples. The items of a group must be neighbors in the minibatch, sorted by decreasing gain.
 
     Shapes: output (the score), gain and group (the number of the group) [1] -> one number for the minibatch.
 

@@ -173,12 +173,19 @@ def _ranks(score: Array, group: Array, mask: Array) -> tuple[Array, Array, Array
     return same, 1 + jnp.sum(same & above, 1), 1 + jnp.sum(same & earlier, 1)
 
 
+def _runs(group: Array, mask: Array) -> Array:
+    """The number of each item's group: neighbors with equal ids. An id that comes again later is another group."""
+    latest = jax.lax.cummax(jnp.where(mask, jnp.arange(len(group)), -1))
+    previous = jnp.concatenate([jnp.full(1, -1), latest[:-1]])
+    return jnp.cumsum(mask & ((previous < 0) | (group != group[previous])))
+
+
 def _discounted(gain: Array, rank: Array) -> Array:
     return gain / jnp.log(1.0 + rank).astype(gain.dtype)
 
 
 class Ranking(WholeMinibatch):
-    """A measure of ranking within groups (queries). Items of a group are in the order of decreasing gain."""
+    """A measure of ranking within groups (queries), which are neighbors in the minibatch, with decreasing gains."""
 
     def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
         """A scalar without dynamic axes."""
@@ -194,8 +201,8 @@ class Ranking(WholeMinibatch):
     def lower_packed(self, ctx: Context, attrs: Attrs, output: Traced, gain: Traced, group: Traced) -> Traced:
         """The measure of all samples."""
         (score, *columns), mask = self.samples(ctx, output, gain, group)
-        items = *(column[:, 0] for column in (score, *columns)), mask
-        return Traced(self.measure(*items), ())
+        item_score, item_gain, ids = (column[:, 0] for column in (score, *columns))
+        return Traced(self.measure(item_score, item_gain, _runs(ids, mask), mask), ())
 
     def measure(self, score: Array, gain: Array, group: Array, mask: Array) -> Array:
         """The measure of all items: [n] each -> a number."""
