@@ -44,8 +44,7 @@ def by_jax(steps, random):
 
     for _ in range(steps):
         parameters, state = step(parameters, state, *points(MINIBATCH, random))
-    for name, parameter in C.interop.leaf_names(model.parameters).items():
-        parameter.value = np.asarray(parameters[name])
+    C.load_weights(model, parameters)
     return model
 
 

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-import numpy as np
-
-from ..formats import files
-from ..formats.safetensors import encode
-from ..graph.variable import value_of
-from ..interop import leaf_names
-from ..ops.functions import Function, ModelFormat
+from ..interop import save_weights
+from ..ops.functions import ModelFormat
 from ._files import check_output, load
 
 FORMATS = {".model": "CNTK 2", ".onnx": "ONNX", ".stablehlo": "StableHLO", ".safetensors": "weights only"}
@@ -38,10 +32,4 @@ def run(options: argparse.Namespace) -> None:
             model.save(str(options.out))
 
 
-def save_weights(model: Function, path: Path) -> None:
-    """Write parameters and constants by name in the safetensors format; equal names are numbered."""
-    leaves = leaf_names([*model.parameters, *model.constants])
-    files.write((path, encode({name: np.asarray(value_of(leaf)) for name, leaf in leaves.items()})))
-
-
-__all__ = ["run", "save_weights"]
+__all__ = ["run"]
