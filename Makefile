@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3 python python3.13 python3.12 python3.11 pytho
 	$$p -c '$(SUITABLE)' 2>/dev/null && { echo $$p; break; }; done)
 VENV := .venv/bin/python
 
-.PHONY: demo docs smoke coverage test test-browser test-gpu stress random-graphs lint check-wheel check-jax clean
+.PHONY: demo docs smoke coverage test test-browser test-gpu stress random-graphs chains lint check-wheel check-jax clean
 
 demo: .venv/demo.stamp  ## train, test, save and reload a network written for CNTK
 	$(VENV) examples/digits.py
@@ -36,6 +36,9 @@ stress: .venv/test.stamp  ## interrupts and threads, so many times longer than i
 
 random-graphs: .venv/test.stamp  ## programs that nobody wrote, in other forms and on CNTK 2.7, so many times more than in the tests
 	CNTKJAX_RANDOM_GRAPHS=$(LONGER) $(VENV) -m pytest -s tests/random_graphs --timeout 0
+
+chains: .venv/test.stamp  ## how large programs of deep networks become: chains of every operation, and of pairs; an hour
+	CNTKJAX_CHAINS=1 $(VENV) -m pytest tests/engine/lower/test_chains.py --timeout 0
 
 lint: .venv/test.stamp
 	$(VENV) -m ruff check .
