@@ -47,6 +47,15 @@ SCRIPTS = {
     "sweeps": Script(
         "ATIS tagging, five sweeps and a test", EXAMPLES / "atis_tagging.py", ["--epochs", "5"], True, only_cold=True
     ),
+    **{name: Script(f"three steps: {title}", HERE / "cold_programs.py", [name]) for name, title in {
+        "cyclegan": "CycleGAN, three trainers over shared networks",
+        "dcgan": "conditional DCGAN",
+        "began": "BEGAN, the judge is an autoencoder",
+        "unet": "U-Net, with a test after each",
+        "rnet": "recurrences in both directions, one with attention",
+        "yolo": "detector with a user function in its loss",
+        "transformer": "Transformer of three blocks, and a test",
+    }.items()},
 }
 
 

@@ -1,8 +1,12 @@
 """Whole processes with an empty and then with a full compilation cache."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
-from benchmarks import cold, report, taggers
+from benchmarks import cold, cold_programs, report, taggers
 
 SCRIPT = """
 import sys
@@ -50,6 +54,12 @@ def test_the_table_has_a_row_for_each_run():
 def test_the_first_minibatches_of_a_slow_network_are_extrapolated():
     result = {"cold": {"minibatches": 60, "seconds": 20.0}, "milliseconds": [400.0, 500.0, 900.0]}
     assert report.cold_seconds(result) == pytest.approx(20 + 40 * 0.5)
+
+
+def test_a_program_of_the_benchmark_computes_what_cntk_does(tmp_path):
+    script = Path(cold_programs.__file__)
+    run = subprocess.run([sys.executable, script, "yolo"], capture_output=True, text=True, check=True)
+    assert float(run.stdout.split()[-1]) == pytest.approx(218.76303, rel=1e-5)  # printed by CNTK 2.7
 
 
 @pytest.mark.parametrize("name", ["normalized", "bi-directional, gated"])
