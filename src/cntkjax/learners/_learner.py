@@ -16,6 +16,7 @@ import numpy as np
 
 from .._typing import PyTree
 from ..engine.run.compiling import Computation
+from ..engine.run.constants import constant_outputs
 from ..engine.run.devices import Devices, Divided
 from ..engine.run.executables import DonatingFunction, Executables
 from ..engine.run.handover import STATE, Captures, deferred_interrupts, hand_over, replace_state, settle
@@ -319,16 +320,19 @@ class LearnerCore:
         """
         if self.optax_cell.value is None:
             with self.precision(), deferred_interrupts():
-                # One program; otherwise XLA compiles one for each array of zeros.
-                computation = Computation(lambda: self.transform.init, lambda inputs: "the state of a learner")
-                init = Executables(self.transform.init, computation=computation)
                 values = self._values()
-                self.optax_cell.value = init.get(None, (values,)).run(values)
+                state = constant_outputs(self.transform.init, values)
+                self.optax_cell.value = self._computed_state(values) if state is None else state
         return self.optax_cell.value
 
     @optax_state.setter
     def optax_state(self, state: PyTree) -> None:
         self.optax_cell.value = state
+
+    def _computed_state(self, values: list[Any]) -> PyTree:
+        """The state before the first step, by one program; otherwise XLA would compile one for each array."""
+        computation = Computation(lambda: self.transform.init, lambda inputs: "the state of a learner")
+        return Executables(self.transform.init, computation=computation).get(None, (values,)).run(values)
 
     def _values(self) -> list[Any]:
         with STATE:
