@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from itertools import count
+from os.path import basename
 from pathlib import Path
 from types import FrameType
 
@@ -24,7 +25,7 @@ def _user_frame() -> tuple[FrameType | None, int]:
 def user_line() -> str:
     """``'train.py:31'`` of the innermost frame outside this package; '' if there is none."""
     frame, _ = _user_frame()
-    return "" if frame is None else f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+    return "" if frame is None else f"{basename(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
 def call_stack() -> str:

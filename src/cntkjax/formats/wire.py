@@ -18,6 +18,7 @@ from ..graph.errors import explain
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _WORD = {FIXED64: 8, FIXED32: 4}
+_OCTETS = [bytes((value,)) for value in range(128)]  # of numbers that one takes
 
 Buffer = bytes | memoryview
 Buffers = list[Buffer]
@@ -115,6 +116,8 @@ class Wire:
 
     def _varint(self, at: int) -> tuple[int, int]:
         """The varint at a position and the position after it."""
+        if at < self.end and self.data[at] < 128:  # as most are, and a file of many operations is nothing else
+            return self.data[at], at + 1
         value = 0
         for shift in range(0, 70, 7):
             if at >= self.end:
@@ -142,6 +145,8 @@ def varint(value: int) -> bytes:
     >>> varint(300), varint(-1)
     (b'\\xac\\x02', b'\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\x01')
     """
+    if 0 <= value < 128:
+        return _OCTETS[value]
     value &= 0xFFFF_FFFF_FFFF_FFFF
     out = bytearray()
     while value > 127:
