@@ -37,7 +37,7 @@ stress: .venv/test.stamp  ## interrupts and threads, so many times longer than i
 random-graphs: .venv/test.stamp  ## programs that nobody wrote, in other forms and on CNTK 2.7, so many times more than in the tests
 	CNTKJAX_RANDOM_GRAPHS=$(LONGER) $(VENV) -m pytest -s tests/random_graphs --timeout 0
 
-chains: .venv/test.stamp  ## how large programs of deep networks become: chains of every operation, and of pairs; an hour
+chains: .venv/test.stamp  ## how large programs of deep networks become: chains of every operation, and of pairs; some hours
 	CNTKJAX_CHAINS=1 $(VENV) -m pytest tests/engine/lower/test_chains.py --timeout 0
 
 lint: .venv/test.stamp

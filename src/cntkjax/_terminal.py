@@ -10,11 +10,13 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from ._threads import start_thread
 
+PATIENCE = 2.0
+"""Units: seconds that users wait without being told for what."""
 _BAR_PATIENCE = 0.3  # seconds until a bar says that something is waited for
 _NOTEBOOK_COLUMNS = 110
 
@@ -133,4 +135,10 @@ class StatusLine:
 status = StatusLine()
 """The line of this process."""
 
-__all__ = ["StatusLine", "is_interactive", "status"]
+
+def announced(text: str, details: str = "") -> AbstractContextManager[None]:
+    """A scope that tells an interactive user what is waited for, if it takes long; see `StatusLine.waiting`."""
+    return status.waiting(text, PATIENCE, details) if is_interactive() else nullcontext()
+
+
+__all__ = ["PATIENCE", "StatusLine", "announced", "is_interactive", "status"]

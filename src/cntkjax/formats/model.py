@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator, Sequence
 from enum import Enum
 
+from .._terminal import announced
 from ..engine.lower.carry import memory_of
 from ..graph.errors import explain
 from ..graph.function import Node, nodes
@@ -28,7 +29,9 @@ def save(function: Node, path: str | os.PathLike[str], format: Enum | None = Non
     ModelFormat.CNTKv2.
     """
     _check_format(format)
-    files.write((path, buffers(record_of(function))))
+    record = record_of(function)
+    with announced(f"saving {path}", f"; {len(record['primitive_functions']):,} operations"):
+        files.write((path, buffers(record)))
 
 
 def load(source: Source, format: Enum | None = None) -> Node:
@@ -42,8 +45,9 @@ def load(source: Source, format: Enum | None = None) -> Node:
     _check_format(format)
     data, name = files.read(source, "model")
     view = memoryview(data).cast("B")
-    content = v1.record_of(view, name) if view[: len(v1.MAGIC)] == v1.MAGIC else decode(view, name)
-    return graph_of(content, name)
+    with announced(f"loading {name}", f"; {len(view) / 1e6:,.0f} MB"):
+        content = v1.record_of(view, name) if view[: len(v1.MAGIC)] == v1.MAGIC else decode(view, name)
+        return graph_of(content, name)
 
 
 def restore(function: Node, source: Source) -> None:

@@ -1,7 +1,7 @@
 """What XLA makes of a chain of operations grows linearly with its length.
 
 Every run compiles some chains of one operation from each group; operations on elements are in test_boundaries.py.
-`make chains` compiles chains of each operation alone and of all pairs of groups, in all forms, which takes an hour.
+`make chains` compiles chains of each operation alone and of all pairs of groups, in all forms, which takes some hours.
 """
 
 import itertools
@@ -25,9 +25,9 @@ def test_chains_of_operations_of_all_groups_grow_linearly(names):
     assert growth(names, "gated", len(names)) <= MOST
 
 
-@pytest.mark.skipif(not EVERYTHING, reason="`make chains` compiles them, which takes an hour")
+@pytest.mark.skipif(not EVERYTHING, reason="`make chains` compiles them, which takes some hours")
 @pytest.mark.parametrize("training", [False, True], ids=["evaluation", "training"])
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("names", [*((name,) for name in ALL), *PAIRS], ids="-".join)
 def test_every_chain_grows_linearly(names, form, training):
-    assert growth(names, form, 20, training) <= MOST
+    assert growth(names, form, 40, training) <= MOST

@@ -20,7 +20,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def short_patience(monkeypatch):
-    monkeypatch.setattr(compilations, "PATIENCE", 0.01)
+    monkeypatch.setattr("cntkjax._terminal.PATIENCE", 0.01)
     monkeypatch.setattr(status, "_bar", lambda: None)
 
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import time
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..._terminal import is_interactive, status
-
-PATIENCE = 2.0
-"""Units: seconds that users wait without being told for what."""
+from ... import _terminal
 
 _BEGIN = time.monotonic()
 
@@ -100,9 +97,7 @@ def report() -> CompilationReport:
 
 def announced(subject: Subject) -> AbstractContextManager[None]:
     """A scope that tells an interactive user what is compiled, if it takes long."""
-    if not is_interactive():
-        return nullcontext()
-    return status.waiting(f"compiling {subject.text}", PATIENCE, subject.size)
+    return _terminal.announced(f"compiling {subject.text}", subject.size)
 
 
 __all__ = ["Compilation", "CompilationReport", "Subject", "announced", "record", "report", "waited"]

@@ -1,0 +1,56 @@
+"""Graphs of thousands of operations: nothing recurses, what takes long says so, and Ctrl-C ends it."""
+
+import signal
+import threading
+
+import numpy as np
+import pytest
+
+import cntk as C
+
+COUNT = 1200
+X = np.float32([[1, 2, 3], [0, -1, 4]])
+
+
+def chain(x):
+    h = x
+    for _ in range(COUNT):
+        h = h + 0.25
+    return h
+
+
+def tree(x):
+    level = [x * float(i % 2) for i in range(COUNT // 2)]
+    while len(level) > 1:
+        pairs = zip(level[::2], level[1::2], strict=False)
+        level = [a + b for a, b in pairs] + level[len(level) // 2 * 2 :]
+    return level[0]
+
+
+@pytest.mark.parametrize(("build", "expected"), [(chain, X + COUNT / 4), (tree, X * (COUNT // 4))])
+def test_a_graph_of_thousands_of_operations_is_computed_printed_saved_and_loaded(build, expected, tmp_path):
+    x = C.input_variable(3)
+    f = build(x)
+    assert len(str(f)) + len(repr(f)) < 1000
+    f.save(tmp_path / "model")
+    for g in f, C.load_model(tmp_path / "model"):
+        np.testing.assert_array_equal(g.eval({g.arguments[0]: X}), expected)
+
+
+def test_an_evaluation_of_thousands_of_operations_can_be_interrupted_and_repeated():
+    f = tree(C.input_variable(3, name="interrupted"))
+    threading.Timer(0.1, signal.raise_signal, [signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt):
+        f.eval({f.arguments[0]: X})
+    np.testing.assert_array_equal(f.eval({f.arguments[0]: X}), X * (COUNT // 4))
+
+
+def test_saving_and_loading_say_on_a_terminal_what_takes_long(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("cntkjax._terminal.is_interactive", lambda: True)
+    monkeypatch.setattr("cntkjax._terminal.PATIENCE", 0.001)
+    path = tmp_path / "model"
+    chain(C.input_variable(3)).save(path)
+    C.load_model(path)
+    told = capsys.readouterr().err
+    assert f"saving {path}: 0 s; {COUNT:,} operations"[:60] in told
+    assert f"loading {path}"[:60] in told
