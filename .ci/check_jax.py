@@ -20,7 +20,6 @@ SMOKE = (
     "tests/engine/run/test_stored_executables.py", "tests/engine/run/test_program.py", "tests/engine/lower",
     "tests/test_dropin.py",
 )
-PACKAGES = ["pytest>=8.2", "pytest-timeout", "hypothesis", "pillow", "opencv-python-headless", "scikit-learn", "scipy"]
 VERSION = "import jax, jaxlib; print(jax.__version__, jaxlib.__version__)"
 
 
@@ -33,7 +32,7 @@ def environment(folder: Path, name: str, *requirements: str) -> tuple[Path, str]
     """The Python of a new environment that has this checkout and a version of jax, and that version."""
     subprocess.run([sys.executable, "-m", "venv", folder / name], check=True)
     python = folder / name / "bin" / "python"
-    pip(python, "-e", str(ROOT), *requirements, *PACKAGES)
+    pip(python, "-e", f"{ROOT}[test]", *requirements)
     return python, subprocess.run([python, "-c", VERSION], check=True, capture_output=True, text=True).stdout.strip()
 
 

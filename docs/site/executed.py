@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = ("axes", "debugging", "interop", "learning_rates", "onnx", "own_code", "serving", "sgd_block", "training")
+NAMES = (
+    "axes", "debugging", "interop", "keras", "learning_rates", "onnx", "own_code", "serving", "sgd_block", "training",
+)
 PAGES = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in NAMES)]
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))  # notebooks, which the site executes as such
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 import jax
 import numpy as np
 from jax import export
-from jax.errors import InconclusiveDimensionOperation
 
 from .._typing import Array
 from ..engine.xla.versions import double_precision
@@ -45,6 +44,8 @@ def export_stablehlo(function: Function, path: str | os.PathLike[str]) -> None:
     Array([[3., 3.]], dtype=float32)
     """
     _require_flatbuffers()
+    from jax.extend.core import InconclusiveDimensionOperation  # slow to import; jax.errors has it from 0.10.1 on
+
     f, parameters = to_jax(function)
     with double_precision(any(v.dtype == np.float64 for v in (*function.inputs, *function.outputs))):
         try:

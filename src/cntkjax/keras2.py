@@ -1,0 +1,108 @@
+"""Keras 2 scripts on their CNTK backend: ``python -m cntkjax.keras2 script.py``, or `prepare` before Keras is imported.
+
+Keras has a CNTK backend up to version 2.3.1 of 2019. What it takes from Python, NumPy and h5py has been removed since.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import functools
+import importlib.metadata
+import inspect
+import os
+import runpy
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .graph.errors import explain
+
+_VERSION = "2.3.1"  # the last with the backend
+_ABSTRACT = "Callable", "Iterable", "Iterator", "Mapping", "MutableMapping", "Sequence"  # in Python up to 3.9
+_NUMPY = {  # in NumPy 1
+    "Inf": np.inf, "float": float, "int": int, "bool": bool, "object": object, "string_": np.bytes_,
+    "unicode_": np.str_,
+}
+
+
+class _ArgSpec(NamedTuple):
+    """What `inspect.getargspec` returned up to Python 3.10."""
+
+    args: list[str]
+    varargs: str | None
+    keywords: str | None
+    defaults: tuple[Any, ...] | None
+
+
+def _getargspec(function: Callable[..., Any]) -> _ArgSpec:
+    return _ArgSpec(*inspect.getfullargspec(function)[:4])
+
+
+def _restore(module: ModuleType, names: dict[str, Any]) -> None:
+    for name, value in names.items():
+        if name not in vars(module):
+            setattr(module, name, value)
+
+
+def _as_bytes(value: Any) -> Any:
+    """Texts as h5py 2 reads them."""
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        return np.array([_as_bytes(element) for element in value])
+    return value.encode() if isinstance(value, str) else value
+
+
+def _read_attributes_as_bytes() -> None:
+    """Let h5py return texts of attributes as it did up to version 2: Keras decodes them."""
+    try:
+        from h5py import AttributeManager
+    except ImportError:
+        return  # Keras too works without it, but for its files
+    read = getattr(AttributeManager.__getitem__, "__wrapped__", AttributeManager.__getitem__)  # prepared only once
+
+    @functools.wraps(read)
+    def as_before(self: Any, name: str) -> Any:
+        return _as_bytes(read(self, name))
+
+    AttributeManager.__getitem__ = as_before
+
+
+def _check_version() -> None:
+    try:
+        version = importlib.metadata.version("keras")
+    except importlib.metadata.PackageNotFoundError:
+        version = ""
+    if not version or tuple(map(int, version.split(".")[:2])) > (2, 3):
+        found = f"Keras {version} has no CNTK backend" if version else "Keras is not installed"
+        raise ImportError(explain(f"cntkjax.keras2: {found}", fix=f"pip install keras=={_VERSION}"))
+
+
+def prepare() -> None:
+    """Choose the backend, and put back what Keras needs, in this process; nothing that is still there is changed.
+
+    Errors: ImportError if the Keras that is installed has no CNTK backend.
+    """
+    _check_version()
+    os.environ["KERAS_BACKEND"] = "cntk"
+    _restore(collections, {name: getattr(collections.abc, name) for name in _ABSTRACT})
+    _restore(inspect, {"getargspec": _getargspec})
+    _restore(np, _NUMPY)
+    _read_attributes_as_bytes()
+
+
+def main(arguments: list[str]) -> None:
+    """Run a script, which gets the other arguments, as Python does."""
+    if not arguments:
+        raise SystemExit("usage: python -m cntkjax.keras2 SCRIPT [ARGUMENT ...]")
+    prepare()
+    sys.argv[:] = arguments
+    sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))
+    runpy.run_path(arguments[0], run_name="__main__")
+
+
+__all__ = ["main", "prepare"]
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
