@@ -25,16 +25,13 @@ def test_weights_come_back_from_safetensors(tmp_path):
     np.testing.assert_array_equal(one.eval(IMAGES), other.eval(IMAGES))
 
 
-def test_the_names_are_those_of_conversions_and_of_jax(tmp_path):
+def test_what_a_conversion_writes_is_loaded(tmp_path):
     model = network()
     model.save(tmp_path / "m.model")
     assert main(["convert", str(tmp_path / "m.model"), str(tmp_path / "w.safetensors")]) == 0
     other = network()
     assert C.load_weights(other, tmp_path / "w.safetensors") == []
     np.testing.assert_array_equal(model.eval(IMAGES), other.eval(IMAGES))
-    f, parameters = C.interop.to_jax(model)
-    C.load_weights(other, {name: value + 1 for name, value in {**parameters, **f.state}.items()})
-    np.testing.assert_array_equal(other.hidden.W.value, model.hidden.W.value + 1)
 
 
 def test_safetensors_are_those_of_the_library(tmp_path):

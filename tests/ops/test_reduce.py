@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import cntkjax as C
-from cntkjax.interop import to_jax, weight_names
+from cntkjax.interop import leaf_names, to_jax
 
 BATCH, EVERYTHING = C.Axis.default_batch_axis(), C.Axis.all_axes()
 SEQUENCES = [np.arange(12, dtype=np.float32).reshape(2, 2, 3), np.ones((1, 2, 3), np.float32)]
@@ -149,7 +149,7 @@ def test_no_gradient_of_a_maximum_is_lost_in_functions_that_jax_compiles(op, sha
     _, y, bias = affine(shape)
     data = np.random.default_rng(1).standard_normal((50, *shape)).astype(np.float32)
     f, parameters = to_jax(op(y, axes))
-    name = next(n for n, parameter in weight_names(f.function).items() if parameter == bias)
+    name = next(n for n, parameter in leaf_names(y.parameters).items() if parameter == bias)
     gradients = jax.jit(jax.grad(lambda p: jnp.sum(f(p, data))))(parameters)
     assert gradients[name].sum() == f(parameters, data).size
 

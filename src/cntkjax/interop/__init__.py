@@ -8,11 +8,12 @@ from ..graph.arguments import public
 from ..graph.proxy import add_members
 from ..ops.functions import Function
 from ._from_jax import from_jax
+from ._names import leaf_names
 from ._to_jax import JaxFunction, to_jax
 from ._weights import load_weights, save_weights, weight_names
 
-__all__ = ["JaxFunction", "export_stablehlo", "from_flax", "from_jax", "load_weights",
-           "save_weights", "to_flax", "to_jax", "weight_names"]
+__all__ = ["JaxFunction", "export_stablehlo", "from_flax", "from_jax", "leaf_names",
+           "load_weights", "save_weights", "to_flax", "to_jax", "weight_names"]
 
 
 @public

@@ -59,7 +59,7 @@ def to_flax(function: Function) -> CNTKModule:
     >>> module = to_flax(C.layers.Dense(2, init=1)(C.input_variable(3)))
     >>> variables = module.init(jax.random.key(0), [[1., 2., 3.]])
     >>> sorted(variables['params']), module.apply(variables, [[1., 2., 3.]])
-    (['Dense.W', 'Dense.b'], Array([[6., 6.]], dtype=float32))
+    (['W', 'b'], Array([[6., 6.]], dtype=float32))
     """
     return CNTKModule(to_jax(function)[0])
 

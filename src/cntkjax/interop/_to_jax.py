@@ -21,7 +21,7 @@ from ..graph.errors import ShapeError, explain
 from ..graph.shape import matches, shape_text
 from ..graph.variable import Edge, Leaf, value_of
 from ..ops.functions import Function
-from ._weights import weight_names
+from ._names import leaf_names
 
 Input: TypeAlias = "ArrayLike | tuple[ArrayLike, ArrayLike | None]"  # data, or data and lengths of sequences
 
@@ -30,8 +30,8 @@ Input: TypeAlias = "ArrayLike | tuple[ArrayLike, ArrayLike | None]"  # data, or 
 class JaxFunction:
     """``f(parameters, *inputs)``: a Function as a pure function. See ``to_jax``.
 
-    ``parameters`` and ``state`` are the initial values of parameters, and of constants that training changes (running
-    statistics), by the names of ``weight_names``. ``apply`` also returns the new state, a call does not.
+    ``parameters`` and ``state`` are the initial values, dicts by name of parameters, and of constants that training
+    changes (running statistics). ``apply`` also returns the new state, a call does not.
     """
 
     def __init__(self, function: Function) -> None:
@@ -42,9 +42,7 @@ class JaxFunction:
             raise ValueError(explain(f"to_jax: {function!r} runs Python code of the user, which JAX cannot transform"))
         check_constant_indices(self.plan)
         changed = [c for c in function.constants if c in self.plan.assigned or self._is_running(c)]
-        named = weight_names(function)
-        self._parameters = {name: leaf for name, leaf in named.items() if leaf.is_parameter}
-        self._state = {name: leaf for name, leaf in named.items() if leaf in changed}
+        self._parameters, self._state = leaf_names(function.parameters), leaf_names(changed)
         # Copies, as training gives buffers away.
         with STATE:
             settle()
@@ -110,14 +108,13 @@ class JaxFunction:
 
 @public
 def to_jax(function: Function) -> tuple[JaxFunction, dict[str, jax.Array]]:
-    """A Function as a pure JAX function, and its parameters by the names of ``weight_names``.
+    """A Function as a pure JAX function and its parameters: ``f, parameters = to_jax(function)``.
 
-    ``f, parameters = to_jax(function)``: ``f(parameters, *inputs, training=False, rng=None)`` works under jax.jit,
-    grad, vmap, scan and shard_map. It returns the output, or a tuple of outputs. Inputs are in the order of
-    ``function.arguments``. `training` enables dropout and makes batch normalization use the minibatch;
-    random numbers then come from the key `rng`, so pass a new one each time. ``f.apply(parameters, state, *inputs,
-    ...)`` also takes and returns running statistics, initially ``f.state``. Later edits of the graph, and new values of
-    parameters, do not change ``f``.
+    ``f(parameters, *inputs, training=False, rng=None)`` works under jax.jit, grad, vmap, scan and shard_map. It returns
+    the output, or a tuple of outputs. Inputs are in the order of ``function.arguments``. `training` enables dropout and
+    makes batch normalization use the minibatch; random numbers then come from the key `rng`, so pass a new one each
+    time. ``f.apply(parameters, state, *inputs, ...)`` also takes and returns running statistics, initially ``f.state``.
+    Later edits of the graph, and new values of parameters, do not change ``f``.
 
     Shapes: an input is [batch, *shape]; [batch, time, *shape] with a sequence axis, or a pair of that and lengths
             [batch]; [*shape] without dynamic axes. If no input has the batch axis, no output has it. Outputs have
@@ -130,7 +127,7 @@ def to_jax(function: Function) -> tuple[JaxFunction, dict[str, jax.Array]]:
     >>> f, parameters = to_jax(model)
     >>> jax.jit(f)(parameters, [[1., 2., 3.]])
     Array([[6., 6.]], dtype=float32)
-    >>> jax.grad(lambda p, x: f(p, x).sum())(parameters, [1., 2., 3.])['Dense.b']
+    >>> jax.grad(lambda p, x: f(p, x).sum())(parameters, [1., 2., 3.])['b']
     Array([1., 1.], dtype=float32)
     """
     f = JaxFunction(function)
