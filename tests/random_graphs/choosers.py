@@ -43,18 +43,18 @@ def operand(rank: int | None = None, at_least: int = 0, sequence: bool | None = 
 ANY = operand()
 
 
-def matching(draft: Draft, t: Type, change: Callable[[tuple[int, ...]], tuple[int, ...]]) -> str:
+def matching(draft: Draft, t: Type, change: Callable[[tuple[int, ...]], tuple[int, ...]], sparse: bool = False) -> str:
     """An operand whose shape `change` makes of another's; with its dynamic axes, or none."""
     shape = change(t.shape)
     known = all(a in (BATCH, SEQUENCE, "t1", "t2") for a in t.axes)
-    axes = t.axes if known and draft.random.random() < 0.6 else ()
+    axes = t.axes if known and (sparse or draft.random.random() < 0.6) else ()
     return draft.pick(
-        lambda u: u.shape == shape and u.axes in (t.axes, ()) and not u.is_sparse and u.dtype == draft.dtype,
-        lambda: Type(shape, axes),
+        lambda u: u.shape == shape and u.axes in (t.axes, ()) and u.is_sparse == sparse and u.dtype == draft.dtype,
+        lambda: Type(shape, axes, sparse),
     )
 
 
-def like(other: str, broadcast: bool = True) -> Chooser:
+def like(other: str, broadcast: bool = True, sparse: bool = False) -> Chooser:
     """An operand of the same shape, or one that is broadcast."""
 
     def change(draft: Draft, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -63,7 +63,9 @@ def like(other: str, broadcast: bool = True) -> Chooser:
             return tuple(1 if draft.random.random() < 0.5 else n for n in shape)
         return shape[draft.random.randint(0, len(shape)):] if kind < 0.4 else shape
 
-    return lambda draft, chosen: matching(draft, draft.type_of(chosen[other]), lambda shape: change(draft, shape))
+    return lambda draft, chosen: matching(
+        draft, draft.type_of(chosen[other]), lambda shape: change(draft, shape), sparse
+    )
 
 
 def same_step(other: str, rank: int | None = None) -> Chooser:
@@ -75,6 +77,18 @@ def same_step(other: str, rank: int | None = None) -> Chooser:
             lambda u: u.axes == t.axes and rank in (None, u.rank) and not u.is_sparse and u.dtype == draft.dtype,
             lambda: Type(draft.shape(rank), t.axes),
         )
+
+    return choose
+
+
+def input_below(other: str) -> Chooser:
+    """An input that another operand is computed from."""
+
+    def choose(draft: Draft, chosen: Chosen) -> str:
+        found = {chosen[other]}
+        for s in reversed(draft.statements):
+            found |= set(s.uses) if s.name in found else set()
+        return draft.random.choice([s.name for s in draft.statements if s.is_input and s.name in found])
 
     return choose
 

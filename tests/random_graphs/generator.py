@@ -6,8 +6,9 @@ from .draft import Draft, Refused
 from .layer_rules import LAYERS, LEARNERS, SCHEDULES
 from .program import SEQUENCE, Minibatch, Program, Statement
 from .rules import RULES
+from .structure_rules import STRUCTURE
 
-TABLE = RULES | LAYERS
+TABLE = RULES | LAYERS | STRUCTURE
 LARGEST = 600  # elements of a sample
 
 

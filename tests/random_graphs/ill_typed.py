@@ -25,8 +25,10 @@ def variants(program: Program, seed: int, number: int = 4) -> Iterator[Program]:
     for _ in range(number):
         s = chance.choice(program.statements)
         text = chance.choice(CHANGES)(chance, program, s)
-        if text != s.text:
-            yield written(program, s, text)
+        variant = written(program, s, text)
+        # CNTK takes sparse data for vectors only.
+        if text != s.text and all(v.type.rank == 1 for v in variant.statements if v.is_input and v.type.is_sparse):
+            yield variant
 
 
 def written(program: Program, changed: Statement, text: str) -> Program:

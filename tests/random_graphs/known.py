@@ -35,6 +35,13 @@ KNOWN: Sequence[Known] = [
     *refused("a number as the initial state, or a factor, of a delayed value", r"with different DataTypes"),
     *refused("`sequence.gather` and `scatter` of a constant", r"are you missing a ReconcileDynamicAxis operation"),
     *refused("one value per sequence combined with its steps", r"Operation 'Splice': Operand .* has dynamic axes"),
+    *refused("sparse operands of operations that CNTK computes with dense ones", r"TensorOp: Tensor operations are",
+             r"must be in SparseCSC format", r"MultiplyAndWeightedAdd  -> Feature Not", r"must have same storage type"),
+    Known("nesterov with the sparse gradient", "", r"is_sparse=True(.|\n)*C\.nesterov"),
+    Known("`sequence.unpack` of a gather", "^shape", r"C\.sequence\.unpack"),
+    Known("cosines of zero vectors", r"^\[.*nan", r"C\.cosine_distance"),
+    Known("pooling with `ceil_out_dim`", "", r"C\.AVG_POOLING.*ceil_out_dim=True"),
+    Known("`times` of a vector and a one-column matrix", "", r"input_variable\(\([^()]*, 1\)(.|\n)*C\.times\("),
     Known("gradients that flow through a `lambda_rank`", "", r"lambda_rank"),
     Known("gradients of `tan`, of `pow`", "", r"roipooling"),
 ]

@@ -356,7 +356,7 @@ def local_response_normalization(
     """x / (bias + alpha mean(x**2))**beta, with the mean over the channels at a distance of at most `depth_radius`.
 
     Shapes: [C, H, W] -> [C, H, W]. As in CNTK, the window is at most as wide as the number of channels.
-    Errors: ValueError for a negative radius.
+    Errors: ValueError for a negative radius; ShapeError for a scalar.
     Source: Krizhevsky et al., NIPS 2012, section 3.3.
 
     >>> import numpy as np
@@ -366,6 +366,11 @@ def local_response_normalization(
     operand = as_variable(operand)
     if depth_radius < 0:
         raise ValueError(f"local_response_normalization: depth_radius must be non-negative, got {depth_radius}")
+    if not operand.shape:
+        raise ShapeError(explain(
+            "local_response_normalization: a scalar has no channels", {"operand": operand},
+            "pass an operand of shape [C, H, W]",
+        ))
     full = 2 * int(depth_radius) + 1
     window = min(full, operand.shape[0]) if operand.shape[0] > 0 else full
 

@@ -376,8 +376,8 @@ def _squeezed(attrs: Attrs, y: Array, dynamic: _DynamicReduction, dimensions: tu
 
 
 def axes_of(attrs: Attrs) -> list[Axis]:
-    """The axes that a reduction reduces; its attributes hold one axis, or several."""
-    return [attrs["axis"]] if "axis" in attrs else attrs["axisVec"]
+    """The axes that a reduction reduces, each once; its attributes hold one axis, or several."""
+    return [attrs["axis"]] if "axis" in attrs else list(dict.fromkeys(attrs["axisVec"]))
 
 
 def padding_of_reduction(attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:

@@ -140,6 +140,13 @@ def test_axes_whose_padding_shows_are_not_padded():
     assert space.cost(shape, need(5, 1)) < np.inf == space.cost(shape, need(4, 4))
 
 
+@pytest.mark.parametrize("later", [(2, 2), (2,), (2, 1), (3, 2, 2)])
+def test_axes_whose_padding_shows_are_not_padded_after_longer_minibatches(later):
+    space = MinibatchSpace((AxisTraits(has_loop=True, one_per_row=True, exact=True),))
+    _, shapes = shapes_of(space, [need(3, 3, 3), need(5, 5, 5), need(*later)])
+    assert shapes[-1].grids[0].time == max(later)
+
+
 def test_batches_that_must_not_be_padded_are_not():
     space = MinibatchSpace(exact_batch=True)
     _, shapes = shapes_of(space, [Need(n) for n in (8, 7, 8, 6)])

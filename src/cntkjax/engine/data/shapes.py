@@ -179,6 +179,10 @@ class MinibatchSpace:
         return self._masked(Need(number, tuple(lengths), largest.widths))
 
     def _are_similar(self, a: Need, b: Need) -> bool:
+        """Whether one shape may do for both: not if they need different numbers of steps along an exact axis."""
+        pairs = zip(a.lengths, b.lengths, self.axes, strict=True)
+        if any(axis.exact and m.longest != n.longest for m, n, axis in pairs):
+            return False
         small, large = sorted(map(self._work_of, (a, b)))
         return large < 2 * small
 
