@@ -28,6 +28,7 @@ from cntkjax.engine.xla import background, private_names
 from cntkjax.engine.xla.platform import lowering_for
 from cntkjax.graph.proxy import unwrap
 from cntkjax.io import _kept_index
+from cntkjax.train import _expected
 
 for module in pkgutil.walk_packages(C.__path__, "cntkjax."):
     if not module.name.endswith(("__main__", "libctf")):  # the latter is a library of C
@@ -112,6 +113,16 @@ def training_for_a_gpu(folder):
         return [train(trainer, {x: initial((4, 2), i), y: initial((4, 2), i + 1)}) for i in range(3)]
 
 
+def training_of_two_networks(folder):
+    """Losses of two trainers that share networks, of which the second one's program is compiled beside the first's."""
+    x = C.input_variable(2)
+    first = C.times(x, C.parameter((2, 2), init=initial((2, 2), 0)))
+    second = C.times(C.tanh(first), C.parameter((2, 1), init=initial((2, 1), 1)))
+    rate = C.learning_parameter_schedule_per_sample(0.1)
+    trainers = [C.Trainer(None, z * z, C.sgd(z.parameters[-1:], rate)) for z in (second, C.reduce_sum(first))]
+    return [train(trainer, {x: initial((4, 2), i)}) for i in range(3) for trainer in trainers]
+
+
 def evaluations(folder):
     """Values of a network that is compiled quickly, and thoroughly when it has run some times."""
     x = C.input_variable(2)
@@ -126,7 +137,10 @@ def train(trainer, data):
 
 SCENARIOS = {
     f.__name__: f
-    for f in (truncated_training, training_on_many_lengths, training_for_a_gpu, evaluations, reading)
+    for f in (
+        truncated_training, training_on_many_lengths, training_for_a_gpu, training_of_two_networks,
+        evaluations, reading,
+    )
 }
 
 
@@ -144,6 +158,7 @@ def run(scenario, folder, perform):
         patch.setenv("CNTKJAX_CACHE_DIR", str(folder))
         patch.setattr(_best_effort, "_perform", perform)
         patch.setattr(step, "_NOTICED", 0.0)
+        patch.setattr(_expected, "cores", lambda: 2)
         patch.setattr(quick_starts, "QUICK_ELEMENTS", 1200)
         patch.setattr(compiling, "_KEPT_TRACES", 1)
         patch.setattr(prices.MeasuredPrices, "compilation_seconds", 1e-9)

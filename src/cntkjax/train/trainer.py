@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, SupportsFloat
 
-from .._best_effort import BestEffort
 from .._typing import FileName
 from .._user_code import warn
 from ..device import DeviceDescriptor, use_default_device
@@ -40,14 +39,11 @@ from ..logging import ProgressWriter, TraceLevel, get_trace_level
 from ..ops._operand import as_list, as_variable
 from ..ops.functions import Function
 from ..variables import Variable
-from . import _checkpoint
+from . import _checkpoint, _expected
 from ._description import describe
 from ._distributed_training import DistributedTraining
 from ._progress import Progress, Training
 from ._sources import Criterion
-
-_TEST_EXPECTED_AT = 20  # the minibatch from which on the program of a test is compiled beside the training
-_EXPECTING_TEST = BestEffort("compile the program of a test beside the training", "the first test compiles it")
 
 
 class _LazyLoss:
@@ -103,6 +99,8 @@ class TrainerCore(EvaluatorCore):
         self._checkpoint_writer: _checkpoint.CheckpointWriter | None = None
         self.nan_minibatches: list[int] = []
         self.turn: AbstractContextManager[Any] = threading.RLock()  # threads that train, save or restore take turns
+        if not self._runs_python and not self.distributed.strategies:
+            _expected.add(self)
 
     def _parameters(self) -> list[Leaf]:
         functions = (self._model, self.loss_function, self.evaluation_function)
@@ -174,9 +172,9 @@ class TrainerCore(EvaluatorCore):
         exchange = self.distributed.begin(number, bool(is_sweep_end), before.progress.samples)
         conclusion_for = partial(self._conclusion_for, number, bool(is_sweep_end))
         run = self._run_with_python if self._runs_python else self._run
+        _expected.before_step(self, minibatch)
         outcome = run(step, minibatch, number, exchange, conclusion_for)
-        if number == _TEST_EXPECTED_AT and minibatch and self.metric is not None and step.is_slow_to_compile:
-            _EXPECTING_TEST.attempt(lambda: self.test_step.compile_in_background(feeds(self.test_step, minibatch)))
+        _expected.after_step(self, number, step, minibatch)
         after = self.training.value
         if after is before:  # no worker had data
             return self._skip(requested)

@@ -131,10 +131,8 @@ class Compiler:
             return Executable(self.jitted, 0.0, stored=False)
         check_not_forked()
         warn_of_unused_gpus()
-        begin, text = time.perf_counter(), _REPORTING.attempt(self.computation.text, inputs, otherwise="a program")
-        with double_precision(self._is_double), ExitStack() as waiting:
-            if not in_background:
-                _REPORTING.attempt(self._announce, text, waiting)
+        begin, text = time.perf_counter(), self._text(inputs)
+        with double_precision(self._is_double), ExitStack() if in_background else self.announced(inputs):
             key = _DESCRIBING.attempt(self._key, inputs, quickly)
             stored = load_computation(key, inputs)
             executable, is_stored = (stored, True) if stored else self._trace_and_compile(inputs, quickly)
@@ -151,6 +149,15 @@ class Compiler:
         )
         self.computation.compiled(inputs, prepared)
         return prepared
+
+    def _text(self, inputs: Inputs) -> str:
+        return _REPORTING.attempt(self.computation.text, inputs, otherwise="a program")
+
+    def announced(self, inputs: Inputs) -> ExitStack:
+        """A scope in which the user waits for an executable, and is told so if it takes long."""
+        scope = ExitStack()
+        _REPORTING.attempt(self._announce, self._text(inputs), scope)
+        return scope
 
     def _announce(self, text: str, scope: ExitStack) -> None:
         scope.enter_context(announced(Subject(text, self.computation.operations())))

@@ -139,8 +139,11 @@ class Executables:
         with self._lock:
             pending = self._pending.get(key)
         # What fails in the background is tried again here, so that it fails where the user sees it.
-        if pending is not None and not pending.cancel() and (executable := pending.result()) is not None:
-            self._add(key, executable)
+        if pending is not None and not pending.cancel():
+            with self.compiler.announced(inputs):
+                executable = pending.result()
+            if executable is not None:
+                self._add(key, executable)
         if self.ready(signature) is None:
             self._add(key, self.compiler.prepare(inputs, quickly=self._quick_start and key not in self._executables))
         return self._executables[key]

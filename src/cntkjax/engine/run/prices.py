@@ -12,6 +12,11 @@ _DISPATCH = 1e-4  # seconds to start a program, whatever its shapes
 _TIMED_RUNS = 2  # of each executable, after its first one
 
 
+def cores() -> int:
+    """How many cores this process may use, as far as that is known."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+
+
 class Free:
     """Nothing costs time, so nothing is worth a compilation."""
 
@@ -39,7 +44,7 @@ class MeasuredPrices:
     """
 
     def __init__(self, in_background: bool = False) -> None:
-        self._cores = len(os.sched_getaffinity(0)) if in_background and hasattr(os, "sched_getaffinity") else 1
+        self._cores = cores() if in_background else 1
         self._rates: dict[float, float] = {}  # by the work of the shape
         self._runs: dict[Hashable, int] = {}
         self._compilation = 0.0
@@ -72,4 +77,4 @@ class MeasuredPrices:
         self._compilation = seconds
 
 
-__all__ = ["FREE", "MeasuredPrices"]
+__all__ = ["FREE", "MeasuredPrices", "cores"]

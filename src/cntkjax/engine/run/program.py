@@ -240,15 +240,25 @@ class Program:
         self, minibatch: PackedMinibatch, leaves: Sequence[Array | None], random: RandomInputs | None,
         donated: PyTree = (), extra: PyTree = (),
     ) -> None:
-        """Begin to compile for what would be the inputs of a call; of arrays, only shapes and types matter."""
+        """Begin to compile for what would be the inputs of a call, and use these shapes from then on."""
         if not self.plan.calls_python:
-            inputs = self.inputs(minibatch, leaves, random, donated, extra)
-            with matmul_precision():
-                future = self.executables.compile_in_background(minibatch.signature, inputs)
+            future = self.expect(minibatch, leaves, random, donated, extra)
             with self._packing:
                 self.packer.shapes.policy(minibatch.variant).add(minibatch.shape, pending=future is not None)
                 if future is not None:
                     self._compiling.append((minibatch.variant, minibatch.shape, future))
+
+    def expect(
+        self, minibatch: PackedMinibatch, leaves: Sequence[Array | None], random: RandomInputs | None,
+        donated: PyTree = (), extra: PyTree = (),
+    ) -> Future[Executable | None] | None:
+        """Begin to compile for what may be the inputs of a call; of arrays, only shapes and types matter.
+
+        Not for plans that call Python.
+        """
+        inputs = self.inputs(minibatch, leaves, random, donated, extra)
+        with matmul_precision():
+            return self.executables.compile_in_background(minibatch.signature, inputs)
 
     def inputs(
         self, minibatch: PackedMinibatch, leaves: Sequence[Array | None], random: RandomInputs | None,

@@ -28,6 +28,9 @@ class StepLearner(Protocol):
     def optax_state(self) -> PyTree:
         """The state of `transform`, which is made when it is first read."""
 
+    def state_shapes(self) -> PyTree:
+        """The shapes and types of `optax_state`, which need not be there yet."""
+
     @property
     def parameters(self) -> Sequence[Any]:
         """The leaves that the learner updates, in the order of `transform`'s arrays."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...graph.cells import Cell, Changes
-from ...graph.variable import Leaf, cell_of, new_value
+from ...graph.variable import Leaf, cell_of, new_value, value_of
 from ..lower.carry import Memory
 from ..plan.plan import Plan
 from ..run.handover import copied
@@ -55,6 +55,12 @@ class TrainingState:
         states = [learner.optax_state for learner in self.learners] if learns else []
         state = TrainedState(values, states, self.pending.value.scale)
         return copied(state) if self._runs_python else state
+
+    def shapes(self, learns: bool) -> TrainedState:
+        """As `trained`, for compiling: nothing is made, and states of learners are only described."""
+        values = [[value_of(p) for p in group] for group in self.parameters]
+        states = [learner.state_shapes() for learner in self.learners] if learns else []
+        return TrainedState(values, states, self.pending.value.scale)
 
     def after(self, trained: TrainedState) -> Changes:
         """What changes when a program has returned this in the place of what it was given."""

@@ -26,7 +26,7 @@ from ..debug.checked import check
 from ..lower.carry import Memory
 from ..plan.plan import Plan
 from ..run.handover import STATE, Attempt, Captures, hand_over, replace_state, settle
-from ..run.minibatch import Feed, Feeds, PackedMinibatch, arguments_in_order
+from ..run.minibatch import Feed, Feeds, MinibatchPacker, PackedMinibatch, arguments_in_order
 from ..run.program import Program
 from ..run.random_streams import RandomState, after_drawing, draw_random_state, random_inputs
 from ..run.result import Result, collect_results
@@ -174,16 +174,28 @@ class Step:
     def compile_in_background(self, feeds: Feeds) -> None:
         """Begin to compile for a test of such a minibatch, for which nobody waits yet.
 
-        It begins sequences of its own, whatever pieces are fed, and draws from streams of its own.
+        It begins sequences of its own, whatever pieces are fed.
         """
-        plan, program, memory = self.plan, self.program, Memory()
+        begun = {v: feed.begun() if isinstance(feed, Ragged) else feed for v, feed in feeds.items()}
         with suppress(BatchSizeError):  # it will run in stages
-            begun = [feed.begun() if isinstance(feed, Ragged) else feed for feed in arguments_in_order(plan, feeds)]
-            minibatch = program.pack(plan, begun, memory, self._phase)
-            minibatch.extend_signature(((), ()))
-            leaves = [None if leaf is None else value_of(leaf) for leaf in self.untrained_leaves]
-            inputs = random_inputs(plan, draw_random_state(plan, memory.streams, False))
-            program.compile_in_background(minibatch, leaves, inputs, self.state.trained(), ([], None))
+            self._expect(begun, self.program.pack, self.program.compile_in_background)
+
+    def expect(self, feeds: Feeds) -> None:
+        """Begin to compile for a first minibatch of such samples, which may come or not: it chooses no shapes."""
+        if not self.plan.calls_python:
+            self._expect(feeds, MinibatchPacker(self.plan).pack, self.program.expect)
+
+    def _expect(
+        self, feeds: Feeds, pack: Callable[..., PackedMinibatch], begin: Callable[..., object]
+    ) -> None:
+        """Begin to compile for a minibatch. Nothing is initialized for it, and it draws from streams of its own."""
+        plan, memory = self.plan, Memory()
+        minibatch = pack(plan, arguments_in_order(plan, feeds), memory, self._phase)
+        hypers = [learner.hyper(1) for learner in self.learners] if self.options.accumulate == 1 else None
+        minibatch.extend_signature(_key(hypers, None))
+        leaves = [None if leaf is None else value_of(leaf) for leaf in self.untrained_leaves]
+        random = random_inputs(plan, draw_random_state(plan, memory.streams, bool(self.learners)))
+        begin(minibatch, leaves, random, self.state.shapes(hypers is not None), (hypers, None))
 
     @property
     def is_slow_to_compile(self) -> bool:
@@ -278,8 +290,7 @@ class Step:
         Errors: AxisError for computed sequences whose lengths differ, but have to be equal.
         """
         plan, program, pending = self.plan, way.program(self.program), self.state.pending.value.gradients
-        skipped = None if hypers is None else tuple(h is None for h in hypers)
-        minibatch.extend_signature((skipped, tuple(g.shape for g in jax.tree.leaves(pending))))
+        minibatch.extend_signature(_key(hypers, pending))
         drawn: RandomState = {}
 
         def compute(outputs: Captures) -> None:
@@ -389,6 +400,12 @@ class Step:
 
     def _after(self, drawn: RandomState) -> Changes:
         return after_drawing(drawn, self.memory.streams, bool(self.learners))
+
+
+def _key(hypers: Sequence[Hyperparameters | None] | None, pending: Gradients | None) -> Hashable:
+    """What decides on the program besides the minibatch: which learners learn, and the gradients that they add to."""
+    skipped = None if hypers is None else tuple(h is None for h in hypers)
+    return skipped, tuple(g.shape for g in jax.tree.leaves(pending))
 
 
 def _sum(result: Result) -> float:
