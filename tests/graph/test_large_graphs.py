@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 import cntk as C
+from cntkjax.formats.dictionary import buffers
+from cntkjax.formats.writing import record_of
 
 COUNT = 1200
 X = np.float32([[1, 2, 3], [0, -1, 4]])
@@ -35,6 +37,10 @@ def test_a_graph_of_thousands_of_operations_is_computed_printed_saved_and_loaded
     f.save(tmp_path / "model")
     for g in f, C.load_model(tmp_path / "model"):
         np.testing.assert_array_equal(g.eval({g.arguments[0]: X}), expected)
+
+
+def test_an_operation_that_is_saved_takes_few_pieces_of_memory():
+    assert len(buffers(record_of(chain(C.input_variable(3))))) < 4 * COUNT
 
 
 def test_an_evaluation_of_thousands_of_operations_can_be_interrupted_and_repeated():

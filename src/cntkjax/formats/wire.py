@@ -20,6 +20,8 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _WORD = {FIXED64: 8, FIXED32: 4}
 _OCTETS = [bytes((value,)) for value in range(128)]  # of numbers that one takes
 
+_JOINED = 4096  # bytes: smaller messages become one buffer, as an operation would have a hundred
+
 Buffer = bytes | memoryview
 Buffers = list[Buffer]
 
@@ -184,8 +186,10 @@ def put_bytes(out: Buffers, number: int, value: Buffer) -> int:
 
 def put_message(out: Buffers, number: int, body: Callable[[Buffers], int]) -> int:
     """Append field ``number``, a message whose fields ``body`` appends; its header is filled in last."""
-    header = len(out)
+    begin = len(out)
     out.append(b"")
     size = body(out)
-    out[header] = varint(number << 3 | BYTES) + varint(size)
-    return size + len(out[header])
+    out[begin] = header = varint(number << 3 | BYTES) + varint(size)
+    if size < _JOINED:
+        out[begin:] = [b"".join(out[begin:])]
+    return size + len(header)

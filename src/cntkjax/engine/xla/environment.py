@@ -78,11 +78,12 @@ def _sources() -> Iterator[tuple[str, int, int]]:
     """Names, sizes and times of this package's modules."""
     package = Path(__file__).parents[2]
     for folder, folders, files in os.walk(package):
-        folders.sort()
+        folders[:] = sorted(name for name in folders if name != "__pycache__")
+        inside = os.path.relpath(folder, package)
         for name in sorted(files):
             if name.endswith(".py"):
                 info = os.stat(os.path.join(folder, name))
-                yield os.path.relpath(os.path.join(folder, name), package), info.st_size, info.st_mtime_ns
+                yield os.path.join(inside, name), info.st_size, info.st_mtime_ns
 
 
 __all__ = ["code", "device_and_versions", "environment"]
