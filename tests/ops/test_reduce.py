@@ -182,3 +182,14 @@ def test_the_first_of_equal_elements_of_a_long_axis(width):
         assert np.array_equal(op(x, 0).eval({x: data})[:, 0], find(data, 1))
     flat = C.input_variable(width)
     assert np.array_equal(C.hardmax(flat).eval({flat: data[..., 0]}), np.eye(width)[data[..., 0].argmax(1)])
+
+
+def test_a_softmax_of_the_user_in_a_block_of_that_name():
+    @C.BlockFunction("Softmax", "")
+    def softmax(x):
+        shifted = C.exp(x - C.reduce_max(x, axis=-2))
+        return C.element_divide(shifted, C.reduce_sum(shifted, axis=-2))
+
+    x, data = C.input_variable((3, 2)), np.float32([[[1, 2], [3, 4], [5, 7]]])
+    expected = np.exp(data) / np.exp(data).sum(1, keepdims=True)
+    np.testing.assert_allclose(softmax(x).eval({x: data}), expected, rtol=1e-6)

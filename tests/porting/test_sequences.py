@@ -9,8 +9,6 @@ import pytest
 
 import cntkjax as C
 from cntkjax.porting import TARGETS, PortError, port
-from cntkjax.porting.source import Source
-from cntkjax.porting.walk import describe
 from tests.networks.record import NETWORKS
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "models"
@@ -125,12 +123,12 @@ def test_networks_have_a_source_or_are_refused(network):
     (model,) = built.value.args
     for target in TARGETS.values():
         try:
-            source = Source(describe(model, target.helpers), target)
+            source, weights = target.write(model, network.__name__)
         except PortError as error:
             assert "cannot be ported" in str(error)
             continue
-        compile(source.text(network.__name__), "model.py", "exec")
-        assert sum(v.size for v in source.weights.values()) >= sum(np.prod(p.shape) for p in model.parameters)
+        compile(source, "model.py", "exec")
+        assert sum(v.size for v in weights.values()) >= sum(np.prod(p.shape) for p in model.parameters)
 
 
 def test_a_recurrence_is_the_layer_of_the_library(tmp_path):

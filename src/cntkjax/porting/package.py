@@ -8,17 +8,17 @@ from pathlib import Path
 from ..formats import files
 from ..formats.safetensors import encode
 from ..ops.functions import Function
+from .cntk import CNTK
 from .flax import FLAX
 from .recording import recorded_values
-from .source import Source, Target, Weights
+from .source import Weights, Writer
 from .torch import TORCH
-from .walk import describe
 
-TARGETS = {"torch": TORCH, "flax": FLAX}
+TARGETS: dict[str, Writer] = {"torch": TORCH, "flax": FLAX, "cntk": CNTK()}
 
 _INIT = '''"""{title}"""
 
-from .model import Model, load
+from .model import {network}, load
 '''
 _TEST = '''"""Compares the outputs of this model with those of the original, recorded when it was ported.
 
@@ -56,8 +56,9 @@ def test_the_outputs_are_those_of_the_original():
 def port(model: Function, to: str, folder: str | os.PathLike[str]) -> None:
     """Write a package of readable source that computes what a model computes, with its weights and a test.
 
-    Files: `model.py` has a class for each block of several layers; `weights.safetensors` the weights by the names that
-    they have there; `test_model.py` compares its outputs with `recorded.safetensors`, those of the original.
+    Files: `model.py` has a class for each block of several layers, or builds the graph with the CNTK API;
+    `weights.safetensors` the weights by the names that they have there; `test_model.py` compares its outputs with
+    `recorded.safetensors`, those of the original.
     Shapes: the arguments are [batch, *shape], of sequences [batch, time, *shape], in the order of `model.arguments`;
             the lengths of the sequences [batch] along each sequence axis come after them.
     Errors: PortError (a ValueError) naming the node that cannot be ported; ValueError for an unknown target, and a
@@ -71,22 +72,22 @@ def port(model: Function, to: str, folder: str | os.PathLike[str]) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{os.fspath(folder)!r} exists already: give the name of a new or empty folder")
     target = TARGETS[to]
-    source = Source(describe(model, target.helpers), target)
-    recorded = recorded_values(model)
     title = f"{model.name or 'A model'} in {to}, ported from CNTK."
+    source, weights = target.write(model, title)
+    recorded = recorded_values(model)
     texts = {
-        "__init__.py": _INIT.format(title=title),
-        "model.py": source.text(title),
+        "__init__.py": _INIT.format(title=title, network=target.network),
+        "model.py": source,
         "test_model.py": _test(recorded, target, folder),
     }
-    arrays = {"weights": source.weights, "recorded": recorded}
+    arrays = {"weights": weights, "recorded": recorded}
     files.write(
         *((folder / name, [text.encode()]) for name, text in texts.items()),
         *((folder / f"{name}.safetensors", encode(values)) for name, values in arrays.items()),
     )
 
 
-def _test(recorded: Weights, target: Target, folder: Path) -> str:
+def _test(recorded: Weights, target: Writer, folder: Path) -> str:
     library, _, run = target.run.strip().partition("\n\n\n")
     arrays = [name.split(".")[0] for name in recorded if not name.endswith("lengths")]
     return _TEST.format(

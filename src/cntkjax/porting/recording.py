@@ -35,7 +35,7 @@ def recorded_values(model: Function) -> Weights:
     outputs = model.forward(feeds, model.outputs)[1]
     created: dict[Axis, np.ndarray] = {}
     for i, v in enumerate(model.outputs):
-        value = outputs[v]
+        value = outputs[v].toarray() if hasattr(outputs[v], "toarray") else outputs[v]  # sparse, as of samples
         arrays[f"output.{i}"] = _padded(value) if v.sequence_axis is not None else np.asarray(value)
         if v.sequence_axis is not None:
             arrays[f"output.{i}.lengths"] = np.array([len(x) for x in value], np.int32)

@@ -5,20 +5,40 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
+from ..graph.function import Node
 from ..graph.names import numbered
 from .tree import Expression, Layer, LoopSource, Module, Statement, several
+from .walk import describe
 
 Weights = dict[str, np.ndarray]
 CallRow = str | Callable[..., str]  # a format of the operands and options, or a function of them
 LayerRow = Callable[[Layer], tuple[str, Weights]]  # the constructor's call, and the weights by the target's names
 
 
+class Writer(Protocol):
+    """What writes a model as source.
+
+    `network`: what builds the model in the source; `run`: the import and function that the test runs it with.
+    """
+
+    @property
+    def network(self) -> str: ...
+    @property
+    def run(self) -> str: ...
+    @property
+    def requirements(self) -> str: ...
+
+    def write(self, model: Node, title: str) -> tuple[str, Weights]:
+        """The file `model.py`, and the weights by their names in it. Errors: PortError."""
+
+
 @dataclass(frozen=True)
 class Target:
-    """A library for which source is written.
+    """A library for which modules are written.
 
     `header` begins the file; `class_of`, `call` and `module` are formats of a class, its method and a member that is a
     module. `helpers`: functions that are written if calls use them. `load` ends the file, `test` is the test's body.
@@ -36,6 +56,12 @@ class Target:
     load: str
     run: str
     requirements: str
+    network: str = "Model"
+
+    def write(self, model: Node, title: str) -> tuple[str, Weights]:
+        """The file `model.py`, and the weights by their names in it. Errors: PortError."""
+        source = Source(describe(model, self.helpers), self)
+        return source.text(title), source.weights
 
 
 class Source:
@@ -138,4 +164,4 @@ def is_number(text: str) -> bool:
     return True
 
 
-__all__ = ["Source", "Target", "Weights", "arguments", "is_number"]
+__all__ = ["Source", "Target", "Weights", "Writer", "arguments", "is_number"]

@@ -116,16 +116,16 @@ def static_softmax(primitive: Any, pattern: Pattern) -> Rule:
         if bindings is None:
             return None
         axes = {_attribute(bindings[reduction], "axis") for reduction in ("Max", "Sum")}
-        return Rewrite(primitive, [bindings["x"]], {"axis": axes.pop()}) if len(axes) == 1 else None
+        return None if len(axes) > 1 or None in axes else Rewrite(primitive, [bindings["x"]], {"axis": axes.pop()})
 
     return rule
 
 
 def _attribute(v: Edge, name: str) -> Any:
-    """An attribute of the node that computes a variable."""
+    """An attribute of the node that computes a variable; None if it has none of this name."""
     node = producer(v)
     assert node is not None
-    return node.node_attributes[name]
+    return node.node_attributes.get(name)
 
 
 def _spread(pattern: Pattern) -> Op:
