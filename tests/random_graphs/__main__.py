@@ -19,7 +19,7 @@ from .ill_typed import variants
 from .program import Program
 from .shrink import differences, shrink
 
-AT_ONCE = 20
+AT_ONCE = 40
 
 
 def compare(first: int, number: int, folder: Path, make: Callable[[Iterable[int]], list[Program]]) -> None:

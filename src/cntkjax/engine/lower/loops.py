@@ -214,7 +214,8 @@ class ScannedLoop:
             return
         for delay, initial in self.initial.items():
             value = self.sequences.get(initial) or self.invariants[initial]
-            carry_out(self.ctx, delay, env[resolve(delay.node_inputs[0])].data, value)
+            states = env[resolve(delay.node_inputs[0])].data
+            carry_out(self.ctx, delay, _as_states(states, 2, self._state_shape(delay.node_outputs[0])), value)
 
     def _initial_buffer(self, delay: Node, rows: int) -> Array:
         """The buffer before the first step: the initial state, or zeros where every sequence selects its own.
@@ -307,9 +308,17 @@ def _read_variables(
 
 def _pushed(buffer: Array, value: Array) -> Array:
     """A buffer without its oldest value and with a new one. Shapes: [offset, rows, *shape], [rows, *shape]."""
-    if buffer.shape[0] == 1:
-        return value[None].astype(buffer.dtype)
-    return jnp.concatenate([buffer[1:], value[None]])
+    newest = _as_states(value, 1, buffer.shape[2:])[None].astype(buffer.dtype)
+    return newest if buffer.shape[0] == 1 else jnp.concatenate([buffer[1:], newest])
+
+
+def _as_states(values: Array, lead: int, shape: Shape) -> Array:
+    """Values in the shape of a state, which is larger than they are if its initial state is.
+
+    Shapes: [*cells, *smaller] -> [*cells, *shape], with `lead` dimensions of cells.
+    """
+    cells, missing = values.shape[:lead], lead + len(shape) - values.ndim
+    return jnp.broadcast_to(values.reshape(*cells, *(1,) * missing, *values.shape[lead:]), (*cells, *shape))
 
 
 __all__ = ["ScannedLoop", "offset", "run_loop"]
