@@ -51,8 +51,6 @@ STRUCTURE: dict[str, Rule] = {
     "loop initial per sequence": rule("loop(lambda h: C.tanh(h) + {a}, lambda h: C.sequence.{d}(h, C.sequence.{e}({a})))", 2, a=STEPS,
                                       d=number("past_value", "future_value"), e=number("first", "last")),
     "loop spliced": rule("loop(lambda h: C.tanh(C.times(C.splice(h, {a}), {w})))", a=_VECTORS, w=weights("a", lambda draft, shape: (2 * shape[0], shape[0]))),
-    "decoder with attention": rule("(lambda m: C.layers.Recurrence(lambda h, x: C.tanh(m({b}, h) + x), initial_state=C.constant(0.5, shape=(2,), dtype=T))({a}))(C.layers.AttentionModel(2))",
-                                   a=operand(rank=1, sequence=True), b=_VECTORS),
     "RecurrenceFrom last": rule("C.layers.RecurrenceFrom(C.layers.GRU(2))(C.sequence.last({b}), {a})", a=_VECTORS, b=_VECTORS),
     "UnfoldFrom in a loop": rule("C.layers.Fold(C.plus)(C.layers.UnfoldFrom(lambda s: C.tanh(s + {w}))({b}, {a}))", a=STEPS, b=_PER_SEQUENCE,
                                  w=weights("b", lambda draft, shape: shape)),

@@ -26,7 +26,7 @@ UNREACHED = {
     "dropout": RANDOM, "random_sample": RANDOM, "random_sample_inclusion_frequency": RANDOM, "nce_loss": RANDOM,
     "crop_automatic": "needs two paths from one image: tests/ops", "crop_automatic_with_ancestors": "needs two paths",
     "native_user_function": NATIVE, "register_native_user_function": NATIVE,
-    "user_function": "Python code: tests/ops/test_user_functions.py", "forward_backward": GRAPHS,
+    "forward_backward": GRAPHS,
     "labels_to_graph": GRAPHS, "tan": "its gradient is wrong in CNTK: docs/compatibility.md", "gradient": OWN,
     "optimized_rnnstack": "CNTK has it on GPUs only",
     "lattice_sequence_with_softmax": "needs lattices: tests/primitives/test_lattice.py",
