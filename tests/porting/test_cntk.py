@@ -49,6 +49,11 @@ def test_layers_and_recurrences_are_written_as_such():
     assert "placeholder" not in text
 
 
+def test_layers_of_double_precision_have_it():
+    text = source(C.load_model(GOLDEN / "float64_model.model"))
+    assert "    with C.default_options(dtype=np.float64):\n        " in text
+
+
 def test_weights_that_are_shared_stay_shared():
     tower = C.layers.Dense(3, activation=C.tanh)
     model = tower(C.input_variable(4)) * tower(C.input_variable(4))

@@ -58,6 +58,8 @@ def run(*inputs):
         """The file `model.py`, and the weights by their names in it. Errors: PortError."""
         script = Script(model)
         lines = textwrap.indent("\n".join([*script.lines, f"return {script.result}"]), "    ")
+        if script.options:
+            lines = f"    with {script.options}:\n{textwrap.indent(lines, '    ')}"
         originals = {new: old for old, new in script.counterparts.items()}
         weights = {}
         for name, leaf in weight_names(script.value(script.result)).items():

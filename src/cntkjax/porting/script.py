@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -94,14 +95,20 @@ class Script:
                 self.users[outside(v)].add(node)
         for v in model.outputs:
             self.users[v].add(model)
+        is_double = bool(model.parameters) and all(p.dtype == np.float64 for p in model.parameters)
+        self.options = "C.default_options(dtype=np.float64)" if is_double else ""  # around all statements
+        with self.value(self.options) if self.options else nullcontext():
+            self.result = self._build(model)
+        self.counterparts = self._compared(model)
+
+    def _build(self, model: Node) -> str:
+        """Write the whole graph; returns the name of what has its outputs."""
         for v in model.arguments:
             self.texts[v] = self._input(v)
         self.compute(model.outputs)
         if len(model.outputs) == 1:
-            self.result = self.text(model.outputs[0])
-        else:
-            self.result = self.assign("outputs", f"C.combine([{', '.join(map(self.text, model.outputs))}])")
-        self.counterparts = self._compared(model)
+            return self.text(model.outputs[0])
+        return self.assign("outputs", f"C.combine([{', '.join(map(self.text, model.outputs))}])")
 
     def _compared(self, model: Node) -> dict[Edge, Edge]:
         try:
