@@ -39,6 +39,7 @@ KNOWN: Sequence[Known] = [
              r"must be in SparseCSC format", r"MultiplyAndWeightedAdd  -> Feature Not", r"must have same storage type"),
     Known("nesterov with the sparse gradient", "", r"is_sparse=True(.|\n)*C\.nesterov"),
     Known("`sequence.unpack` of a gather", "^shape", r"C\.sequence\.unpack"),
+    Known("`weighted_binary_cross_entropy` of sequences", r"^\[", r"C\.weighted_binary"),
     Known("cosines of zero vectors", r"^\[.*nan", r"C\.cosine_distance"),
     Known("pooling with `ceil_out_dim`", "", r"C\.AVG_POOLING.*ceil_out_dim=True"),
     Known("`times` of a vector and a one-column matrix", "", r"input_variable\(\([^()]*, 1\)(.|\n)*C\.times\("),
