@@ -50,7 +50,6 @@ STRUCTURE: dict[str, Rule] = {
     "loop of a gather": rule("loop(lambda h: C.tanh(h * 0.5 + C.sequence.gather({a}, C.sequence.is_{end}({a}))))", a=STEPS, end=number("first", "last")),
     "loop initial per sequence": rule("loop(lambda h: C.tanh(h) + {a}, lambda h: C.sequence.{d}(h, C.sequence.{e}({a})))", 2, a=STEPS,
                                       d=number("past_value", "future_value"), e=number("first", "last")),
-    "loop spliced": rule("loop(lambda h: C.tanh(C.times(C.splice(h, {a}), {w})))", a=_VECTORS, w=weights("a", lambda draft, shape: (2 * shape[0], shape[0]))),
     "RecurrenceFrom last": rule("C.layers.RecurrenceFrom(C.layers.GRU(2))(C.sequence.last({b}), {a})", a=_VECTORS, b=_VECTORS),
     "UnfoldFrom in a loop": rule("C.layers.Fold(C.plus)(C.layers.UnfoldFrom(lambda s: C.tanh(s + {w}))({b}, {a}))", a=STEPS, b=_PER_SEQUENCE,
                                  w=weights("b", lambda draft, shape: shape)),
