@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .compare import TOLERANCE, problem
+from .compare import TOLERANCE, UNKNOWN, problem
 from .program import BATCH, HEADER, Program
 from .serve import plain
 
@@ -20,6 +20,8 @@ Values = list[list[Any]]  # of each root, what each sample has
 def problems(program: Program) -> list[str]:
     """What a program computes otherwise in another form; empty if all agree."""
     if any(word in s.text for s in program.statements for word in MIXING):
+        return []
+    if any(UNKNOWN in s.type.shape for s in program.statements):
         return []
     names, (minibatch, *_) = executed(program)
     roots = [names[r] for r in program.roots if BATCH in program[r].type.axes]
