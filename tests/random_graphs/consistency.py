@@ -14,6 +14,7 @@ MIXING = (
     "batch", "all_axes", "BatchNormalization", "negative_samples", "classification_error", "edit_distance", "ndcg",
     "lambda_rank", "fmeasure", "weighted_binary", "Dropout", "unpack", "random",
 )
+INFERRED = -1
 Values = list[list[Any]]  # of each root, what each sample has
 
 
@@ -21,7 +22,7 @@ def problems(program: Program) -> list[str]:
     """What a program computes otherwise in another form; empty if all agree."""
     if any(word in s.text for s in program.statements for word in MIXING):
         return []
-    if any(UNKNOWN in s.type.shape for s in program.statements):
+    if any(n in (UNKNOWN, INFERRED) for s in program.statements for n in s.type.shape):
         return []
     names, (minibatch, *_) = executed(program)
     roots = [names[r] for r in program.roots if BATCH in program[r].type.axes]
