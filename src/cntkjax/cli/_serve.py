@@ -33,13 +33,15 @@ def run(options: argparse.Namespace) -> None:
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     with socket.create_server((options.host, options.port), family=family) as listening:
         host, port = listening.getsockname()[:2]
-        print(f"http://{f'[{host}]' if ':' in host else host}:{port} serves {', '.join(models)}", flush=True)
         config = uvicorn.Config(
             service.app(), access_log=False, lifespan="on", timeout_graceful_shutdown=_PATIENCE_SECONDS
         )
-        signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn sends it to this process again when it has stopped
+        server = uvicorn.Server(config)
+        # Before uvicorn handles it, and again when it has stopped: it sends the signal to this process once more.
+        signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
+        print(f"http://{f'[{host}]' if ':' in host else host}:{port} serves {', '.join(models)}", flush=True)
         with suppress(KeyboardInterrupt):
-            uvicorn.Server(config).run(sockets=[listening])
+            server.run(sockets=[listening])
 
 
 def named(models: list[str]) -> dict[str, Path]:
