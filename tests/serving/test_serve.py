@@ -188,7 +188,11 @@ def test_a_file_that_changes_is_loaded_again_and_a_damaged_one_is_not(server, tm
 def test_it_stops_gracefully(tmp_path):
     server = Server(tmp_path)
     server.process.send_signal(signal.SIGTERM)
-    server.process.communicate(timeout=30)
+    try:
+        server.process.communicate(timeout=30)
+    finally:
+        server.process.kill()
+        server.process.communicate()
     assert server.process.returncode == 0
     assert "Traceback" not in server.log.read_text()
 
