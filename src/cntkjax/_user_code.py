@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import warnings
-from itertools import count
 from os.path import basename
 from pathlib import Path
 from types import FrameType
@@ -15,11 +14,10 @@ _PACKAGE = str(Path(__file__).resolve().parent)
 def _user_frame() -> tuple[FrameType | None, int]:
     """The innermost frame outside this package, if there is one, and its distance from who calls this function."""
     frame: FrameType | None = sys._getframe(1)
-    for distance in count():
-        if frame is None or not frame.f_code.co_filename.startswith(_PACKAGE):
-            return frame, distance
-        frame = frame.f_back
-    raise AssertionError("a stack ends")
+    distance = 0
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, distance = frame.f_back, distance + 1
+    return frame, distance
 
 
 def user_line() -> str:
