@@ -80,6 +80,20 @@ def test_nested_recurrences_get_their_shape_from_outside_both(order):
     np.testing.assert_allclose(f.eval({v: [np.ones((2, 1, 4))]})[0], np.tile(expected, (4, 1)).T[:, None], rtol=1e-6)
 
 
+def test_a_state_that_is_joined_with_an_input_gets_its_shape_from_the_weights_of_both():
+    x, W = C.sequence.input_variable((1, 3)), C.parameter((5, 2), init=C.glorot_uniform(seed=1))
+
+    def loop(initial_state):
+        p = C.placeholder()
+        f = C.tanh(C.times(C.splice(C.sequence.past_value(p, initial_state), x), W))
+        return f.replace_placeholders({p: f.output})
+
+    sequence = [np.ones((3, 1, 3), np.float32)]
+    values = [loop(initial).eval({x: sequence})[0] for initial in (0, C.constant(0, (1, 2)))]
+    assert values[0].shape == (3, 1, 2)
+    np.testing.assert_array_equal(*values)
+
+
 def test_operands_of_different_dynamic_axes():
     x, s = C.input_variable(3), C.sequence.input_variable(3)
     assert (x + s).dynamic_axes == s.dynamic_axes

@@ -37,6 +37,9 @@ STRUCTURE: dict[str, Rule] = {
     "one_hot times": rule("C.times(C.one_hot(C.round(C.abs({a})), 3, True), {w})", a=operand(rank=0, axes=True), w=weights("a", lambda draft, shape: (3, 2))),
     "sparse alias": rule("C.times(C.{f}({a}), {w})", 0.5, a=_SPARSE, w=_ROWS, f=number("alias", "stop_gradient", "abs", "tanh")),
     # Recurrences
+    "loop splice": rule("loop(lambda h: C.tanh(C.times(C.splice(h, {a}), {w})))", a=_VECTORS, w=weights("a", lambda draft, shape: (shape[0] + 1, 1))),
+    "loop splice of several": rule("loop(lambda h: C.tanh(C.times(C.splice({a}, h), {w}) + C.reduce_sum({a})))", a=_VECTORS,
+                                   w=weights("a", lambda draft, shape: (shape[0] + 2, 2))),
     "loop cloned": rule("loop(lambda h: C.tanh(h + {a})).clone('{how}')", a=STEPS, how=_HOW),
     "loop clone of a step": rule("(lambda p: loop(lambda h: (C.tanh(p) * 0.5 + {a}).clone('{how}', {{p: h}})))(C.placeholder())", a=STEPS, how=_HOW),
     "loop of a block": rule("C.layers.Recurrence(C.BlockFunction('op', 'name')(lambda h, x: C.tanh(h - x)), go_backwards={g})({a})", a=STEPS, g=FLAG),

@@ -138,15 +138,10 @@ def infer(node: Node, guess: int = 0) -> bool:
 def _infer_primitive(node: Node, guess: int) -> list[Spec]:
     primitive, inputs = node.primitive, node.node_inputs
     known = [v for v in inputs if not is_unknown(v.shape)]
-    minimum = 2 if guess < 3 else 1
-    determined = guess > 1 or any(max(v.shape, default=1) > 1 for v in known)
-    if guess and primitive.elementwise and known and len(known) < len(inputs) and determined:
-        outputs: Any = primitive.outputs(known, node.node_attributes)
-    elif guess and primitive.delay and known == inputs[1:] and max(inputs[1].shape, default=0) >= minimum:
-        outputs = Spec(inputs[1].shape, axes=inputs[0].dynamic_axes)  # the initial state of a generator
-    elif len(known) < len(inputs) and not primitive.infers_partially:
+    outputs = _guessed(node, known, guess)
+    if outputs is None and len(known) < len(inputs) and not primitive.infers_partially:
         outputs = [Spec(UNKNOWN_SHAPE) for _ in range(primitive.number_of_outputs)]
-    else:
+    elif outputs is None:
         outputs = primitive.outputs(inputs, node.node_attributes)
     specs = [s if isinstance(s, Spec) else Spec(s) for s in (outputs if isinstance(outputs, list) else [outputs])]
     if any(spec.dtype is None for spec in specs):  # otherwise operands need not have one type
@@ -158,6 +153,18 @@ def _infer_primitive(node: Node, guess: int) -> list[Spec]:
         if spec.needs_gradient is None:
             spec.needs_gradient = any(v.needs_gradient for v in inputs)
     return specs
+
+
+def _guessed(node: Node, known: list[Edge], guess: int) -> Any:
+    """What follows from the operands of known shape alone, as `infer` says; None if nothing is guessed."""
+    primitive, inputs = node.primitive, node.node_inputs
+    if not guess or not known or len(known) == len(inputs):
+        return None
+    minimum = 2 if guess < 3 else 1
+    if primitive.delay and known == inputs[1:] and max(inputs[1].shape, default=0) >= minimum:
+        return Spec(inputs[1].shape, axes=inputs[0].dynamic_axes)  # the initial state of a generator
+    is_determined = guess > 1 or any(max(v.shape, default=1) > 1 for v in known)
+    return primitive.outputs_of_known(known, node.node_attributes) if is_determined else None
 
 
 @contextmanager

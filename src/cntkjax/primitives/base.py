@@ -233,6 +233,10 @@ class Primitive:
         """
         raise TypeError(f"{self.name} has no shape rule")
 
+    def outputs_of_known(self, known: Sequence[Edge], attrs: Attrs) -> Outputs | None:
+        """What `outputs` is in a loop whose state has no shape yet, as far as the other operands say; None: nothing."""
+        return self.outputs(known, attrs) if self.elementwise else None
+
     def copy(self, node: Node, inputs: Sequence[Edge]) -> Node:
         """A node like this one with other operands."""
         return make_node(self, inputs, copied_attributes(node), node.name)

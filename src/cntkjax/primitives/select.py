@@ -145,6 +145,13 @@ class Splice(Primitive):
         size = FREE if FREE in sizes else INFERRED if INFERRED in sizes else sum(sizes)
         return (*rest[: rank + index], size, *rest[rank + index + 1 :])
 
+    def outputs_of_known(self, known: Sequence[Edge], attrs: Attrs) -> Shape:
+        """All but the size along the axis, which may follow from what multiplies the result."""
+        attrs = dict(attrs)  # the axis is counted when the ranks of all operands are known
+        shape = list(self.outputs(known, attrs))
+        shape[attrs["axis"].static_axis_index()] = INFERRED
+        return tuple(shape)
+
     def lower_packed(self, ctx: Context, attrs: Attrs, *operands: Traced) -> Traced:
         """A concatenation; channels stay last if they are last in all operands."""
         axes = common_axes(operands)
