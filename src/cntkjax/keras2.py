@@ -75,8 +75,8 @@ def _check_version() -> None:
     except importlib.metadata.PackageNotFoundError:
         version = ""
     if not version or tuple(map(int, version.split(".")[:2])) > (2, 3):
-        found = f"Keras {version} has no CNTK backend" if version else "Keras is not installed"
-        raise ImportError(explain(f"cntkjax.keras2: {found}", fix=f"pip install keras=={_VERSION}"))
+        problem = f"Keras {version} has no CNTK backend" if version else "Keras is not installed"
+        raise ImportError(explain(f"cntkjax.keras2: {problem}", fix=f"pip install keras=={_VERSION}"))
 
 
 def prepare() -> None:

@@ -117,13 +117,13 @@ def _run_workers(options: argparse.Namespace, hosts: list[Host], index: int, cor
             descriptors = [server.fileno()]
             environment["CNTKJAX_SOCKET"] = str(server.fileno())
         environment["CNTKJAX_COORDINATOR"] = coordinator
-        for local, own in enumerate(cores):
+        for local, worker_cores in enumerate(cores):
             rank = first + local
             variables = {"CNTKJAX_RANK": str(rank), "CNTKJAX_LOCAL_RANK": str(local)}
             log: Path | None = options.logs and options.logs / f"worker-{rank}.log"
             command = [sys.executable, str(options.script), *options.arguments]
             inherited = descriptors if rank == 0 else []
-            job.members.append(Worker(rank, command, {**environment, **variables}, log, inherited, own))
+            job.members.append(Worker(rank, command, {**environment, **variables}, log, inherited, worker_cores))
         for member in job.members:  # when all are started, since threads and fork do not mix
             member.copy_output()
         if options.attached:

@@ -147,14 +147,14 @@ def _candidates(name: str, names: Mapping[str, str]) -> Iterator[str]:
 
 def _products(model: Node) -> set[Leaf]:
     """The parameters of products that are layers of vectors, not embeddings."""
-    found = set()
+    weights = set()
     for node in nodes([model.root_function], into_blocks=True):
         if node.op_name == "Times":
             x, w = node.node_inputs
             leaf = outside(w)
             if isinstance(leaf, Leaf) and len(leaf.shape) == 2 and not outside(x).is_sparse and leaf.name != "E":
-                found.add(leaf)
-    return found
+                weights.add(leaf)
+    return weights
 
 
 def _laid_out(array: np.ndarray, is_product: bool, layout: Layout) -> np.ndarray:

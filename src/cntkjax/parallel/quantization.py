@@ -43,8 +43,8 @@ def is_compressible(shape: Sequence[int], dtype: np.dtype, bits: int) -> bool:
 def no_errors(shapes: Sequence[Sequence[int]], workers: int) -> Errors:
     """The errors of a worker at the beginning of training."""
     columns = [_columns_shape(shape) for shape in shapes]
-    own = [jnp.zeros(shape, jnp.float32) for shape in columns]
-    return Errors(own, [jnp.zeros((-(-count // workers), length), jnp.float32) for count, length in columns])
+    zeros = [jnp.zeros(shape, jnp.float32) for shape in columns]
+    return Errors(zeros, [jnp.zeros((-(-count // workers), length), jnp.float32) for count, length in columns])
 
 
 def all_reduce_in_1_bit(gradients: Sequence[Array], errors: Errors, axis: str) -> tuple[list[Array], Errors]:
@@ -54,7 +54,7 @@ def all_reduce_in_1_bit(gradients: Sequence[Array], errors: Errors, axis: str) -
     divided = [stripes(c, workers) for c in columns]
     quantized = [quantize(s) for s in divided]
     decoded = [dequantize(words, values, s.shape[-1]) for (words, values), s in zip(quantized, divided, strict=True)]
-    own = [c - _whole(d, len(c)) for c, d in zip(columns, decoded, strict=True)]
+    remaining = [c - _whole(d, len(c)) for c, d in zip(columns, decoded, strict=True)]
 
     received = _unpacked(lax.all_to_all(_packed(quantized), axis, 0, 0), quantized)
     lengths = [s.shape[-1] for s in divided]
@@ -70,7 +70,7 @@ def all_reduce_in_1_bit(gradients: Sequence[Array], errors: Errors, axis: str) -
         for part, length in zip(_unpacked(lax.all_gather(message[0], axis), quantized), lengths, strict=True)
     ]
     return [_from_columns(_whole(t, _columns_shape(g.shape)[0]), g) for t, g in zip(totals, gradients, strict=True)], \
-        Errors(own, rests)
+        Errors(remaining, rests)
 
 
 def gathered_errors(errors: Errors, axis: str) -> Errors:
@@ -83,10 +83,10 @@ def restored_errors(gathered: Errors, worker: int, workers: int) -> Errors:
 
     Of another number of workers, it gets its share of the sum.
     """
-    own, of_sums = gathered
-    if all(len(array) == workers for array in own):
-        return Errors([array[worker] for array in own], [array[worker] for array in of_sums])
-    totals = [o.sum(0) + _whole(s, o.shape[1]) for o, s in zip(own, of_sums, strict=True)]
+    of_parts, of_sums = gathered
+    if all(len(array) == workers for array in of_parts):
+        return Errors([array[worker] for array in of_parts], [array[worker] for array in of_sums])
+    totals = [o.sum(0) + _whole(s, o.shape[1]) for o, s in zip(of_parts, of_sums, strict=True)]
     nothing = no_errors([total.shape for total in totals], workers)
     return Errors([total / np.float32(workers) for total in totals], nothing.stripes)
 

@@ -29,16 +29,16 @@ def alike(outputs: Iterable[tuple[Edge, Edge]], known: Mapping[Edge, Edge] | Non
     `known`: variables whose counterparts are given, and not followed. Constants of one element count by their values.
     Errors: Unlike.
     """
-    found: dict[Edge, Edge] = {computed(old): computed(new) for old, new in (known or {}).items()}
+    counterparts: dict[Edge, Edge] = {computed(old): computed(new) for old, new in (known or {}).items()}
     waiting = [*outputs]
     while waiting:
         old, new = map(computed, waiting.pop())
-        if old not in found:
-            found[old] = new
+        if old not in counterparts:
+            counterparts[old] = new
             waiting += _operands(old, new)
-        elif found[old] is not new and not _is_number(old, new):
+        elif counterparts[old] is not new and not _is_number(old, new):
             raise Unlike(old)
-    return found
+    return counterparts
 
 
 def computed(variable: Edge) -> Edge:
@@ -80,12 +80,12 @@ def _is_number(old: Edge, new: Edge) -> bool:
 
 
 def _attributes(node: Node) -> dict[str, Any]:
-    given = node.node_attributes
+    attributes = node.node_attributes
     declared = node.primitive.attributes.items()
-    found = {k: _plain(given.get(k, v.default)) for k, v in declared if k not in _RANDOM}
-    if found.get("axisVec") is None and "axisVec" in found:  # one axis, or a list of one
-        found["axisVec"] = (found.get("axis"),)
-    return {k: v for k, v in found.items() if k != "axis" or "axisVec" not in found}
+    plain = {k: _plain(attributes.get(k, v.default)) for k, v in declared if k not in _RANDOM}
+    if plain.get("axisVec") is None and "axisVec" in plain:  # one axis, or a list of one
+        plain["axisVec"] = (plain.get("axis"),)
+    return {k: v for k, v in plain.items() if k != "axis" or "axisVec" not in plain}
 
 
 def _plain(value: Any) -> Any:

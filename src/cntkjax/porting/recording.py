@@ -58,8 +58,8 @@ def _index_limits(model: Function) -> dict[Edge, int]:
 
 def _step_counts(model: Function) -> dict[Edge, int]:
     """The arguments that are lengths of sequences made of arrays, and the lengths of these."""
-    made = (n for n in nodes([model.root_function], into_blocks=True) if n.op_name == "ToSequenceOp")
-    return {outside(n.node_inputs[1]): n.node_inputs[0].shape[0] + 1 for n in made if len(n.node_inputs) > 1}
+    conversions = (n for n in nodes([model.root_function], into_blocks=True) if n.op_name == "ToSequenceOp")
+    return {outside(n.node_inputs[1]): n.node_inputs[0].shape[0] + 1 for n in conversions if len(n.node_inputs) > 1}
 
 
 def _samples(v: Edge, random: np.random.Generator, lengths: dict[Axis, list[int]], limit: int | None) -> Any:

@@ -49,8 +49,8 @@ def call(path: str, *operands: str, **options: Any) -> str:
     >>> call("reduce_sum", "x", axis=1, name="")
     'C.reduce_sum(x, axis=1)'
     """
-    given = [f"{k}={text_of(v)}" for k, v in options.items() if v is not None and v != ""]
-    return f"C.{path}({', '.join([*operands, *given])})"
+    keywords = [f"{k}={text_of(v)}" for k, v in options.items() if v is not None and v != ""]
+    return f"C.{path}({', '.join([*operands, *keywords])})"
 
 
 def text_of(value: Any) -> str:
@@ -232,11 +232,11 @@ class Script:
         """Whether a call makes these outputs of what is given, with leaves that only the members of a part use."""
         known = {v: new for v in given if (new := _variable(self.value(self.text(v)))) is not None}
         try:
-            found = alike(zip(outputs, self.value(text).outputs, strict=True), known)
+            counterparts = alike(zip(outputs, self.value(text).outputs, strict=True), known)
         except (ValueError, TypeError):
             return False
-        own = (v for v in found if isinstance(v, Leaf) and v not in map(outside, known))
-        return all(self.users[v] <= members for v in own if v.is_parameter or v.shape)
+        leaves = (v for v in counterparts if isinstance(v, Leaf) and v not in map(outside, known))
+        return all(self.users[v] <= members for v in leaves if v.is_parameter or v.shape)
 
     def _edge(self, text: str) -> str:
         return text if ".outputs[" in text else f"{text}.output"
@@ -260,9 +260,9 @@ class Script:
     def _layer(self, block: Node, texts: list[str]) -> str:
         """The call that makes the same of the operands as a block does, if there is one."""
         row = LAYERS.get(block.op_name) or CALLS.get(block.op_name)
-        given = operands(block)
+        inputs = operands(block)
         candidates, members = row(block, texts) if row is not None else (), _with_inner([block])
-        return next((text for text in candidates if self._makes(text, block.node_outputs, given, members)), "")
+        return next((text for text in candidates if self._makes(text, block.node_outputs, inputs, members)), "")
 
     def _operation(self, block: Node, texts: list[str]) -> str:
         """The call of the operation that a block is named for, if its name says all: CNTK composes some in another way.

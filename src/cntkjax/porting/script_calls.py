@@ -120,8 +120,8 @@ def _reduce_steps(node: Node, x: list[str]) -> Iterator[str]:
 def _slice_steps(node: Node, x: list[str]) -> Iterator[str]:
     for path in ("sequence.first", "sequence.last"):
         yield call(path, *x, name=node.name)
-    found = [rewritten(n).node_attributes for n in (node, *inside(node))]
-    for begin, end in ((str(int(a["begin"])), str(int(a["end"]))) for a in found if "begin" in a):
+    attributes = [rewritten(n).node_attributes for n in (node, *inside(node))]
+    for begin, end in ((str(int(a["begin"])), str(int(a["end"]))) for a in attributes if "begin" in a):
         yield call("sequence.slice", *x, begin, end, name=node.name)
 
 

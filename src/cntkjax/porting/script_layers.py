@@ -65,17 +65,17 @@ def _dense(block: Node, x: list[str]) -> Iterator[str]:
         return
     mapped = int(times.node_attributes["inferInputRankToMap"])
     ranks: dict[str, Any] = {"map_rank": mapped} if mapped > 0 else {}
-    given: dict[str, Any]
-    for bias, given in product((None, False), (ranks, {"input_rank": len(weight.shape) - rank})):
-        yield layer("Dense", x, shape, activation=_activation(block), bias=bias, **given, name=block.name)
+    mapping: dict[str, Any]
+    for bias, mapping in product((None, False), (ranks, {"input_rank": len(weight.shape) - rank})):
+        yield layer("Dense", x, shape, activation=_activation(block), bias=bias, **mapping, name=block.name)
 
 
 @rows(LAYERS, "Convolution", "ConvolutionTranspose")
 def _convolution(block: Node, x: list[str]) -> Iterator[str]:
-    found = _inner(block, "Convolution")
-    if found is None:
+    convolution = _inner(block, "Convolution")
+    if convolution is None:
         return
-    a, kernel = found.node_attributes, found.node_inputs[0]
+    a, kernel = convolution.node_attributes, convolution.node_inputs[0]
     rank = len(kernel.shape) - 2
     pad = [bool(v) for v in a["autoPadding"]][::-1][-rank:]
     options: dict[str, Any] = {
@@ -102,13 +102,13 @@ def _steps(values: Any, rank: int) -> Any:
 
 @rows(LAYERS, *_POOLINGS)
 def _pooling(block: Node, x: list[str]) -> Iterator[str]:
-    found = _inner(block, "Pooling")
-    if found is None:
+    pooling = _inner(block, "Pooling")
+    if pooling is None:
         return
     if block.op_name.startswith("Global"):
         yield layer(block.op_name, x, name=block.name)
         return
-    a = found.node_attributes
+    a = pooling.node_attributes
     window = tuple(int(v) for v in a["poolingWindowShape"])
     pad = [bool(v) for v in a["autoPadding"]][::-1][-len(window):]
     strides = _steps(a["strides"], len(window))
@@ -122,17 +122,17 @@ def _plain(block: Node, x: list[str]) -> Iterator[str]:
 
 @rows(LAYERS, "Dropout")
 def _dropout(block: Node, x: list[str]) -> Iterator[str]:
-    found = _inner(block, "Dropout")
-    if found is not None:
-        yield layer("Dropout", x, repr(float(found.node_attributes["dropoutRate"])), name=block.name)
+    dropout = _inner(block, "Dropout")
+    if dropout is not None:
+        yield layer("Dropout", x, repr(float(dropout.node_attributes["dropoutRate"])), name=block.name)
 
 
 @rows(LAYERS, "BatchNormalization")
 def _batch_normalization(block: Node, x: list[str]) -> Iterator[str]:
-    found = _inner(block, "BatchNormalization")
-    if found is None:
+    normalization = _inner(block, "BatchNormalization")
+    if normalization is None:
         return
-    a = found.node_attributes
+    a = normalization.node_attributes
     time, blend, epsilon = (float(a[k]) for k in ("normalizationTimeConstant", "blendTimeConstant", "epsilon"))
     options = {
         "map_rank": 1 if a["spatial"] else None, "normalization_time_constant": None if time == 5000 else time,

@@ -142,19 +142,19 @@ def _reduce(body: Body, node: Node) -> Expression:
     (x,), a = node.node_inputs, node.node_attributes
     op = a["reductionOpName"]
     axes = [a["axis"]] if "axis" in a else list(a["axisVec"])
-    every = ALL_STATIC in axes or (ALL_AXES in axes and not body.lead(x))
+    over_all = ALL_STATIC in axes or (ALL_AXES in axes and not body.lead(x))
     if axes == [SEQUENCE] or (len(axes) == 1 and axes[0] == x.sequence_axis):
         return reduced_steps(body, node, op)
-    if not every and not all(v.is_static_axis for v in axes):
+    if not over_all and not all(v.is_static_axis for v in axes):
         raise refuse(node, "a reduction over the batch cannot be ported")
-    static = range(len(x.shape)) if every else sorted(v.static_axis_index() % len(x.shape) for v in axes)
+    static = range(len(x.shape)) if over_all else sorted(v.static_axis_index() % len(x.shape) for v in axes)
     positions = tuple(body.lead(x) + i for i in static)
-    keep = bool(a.get("reductionKeepDimensions", True)) and not every
+    keep = bool(a.get("reductionKeepDimensions", True)) and not over_all
     if op in ("Argmax", "Argmin"):
         if len(positions) > 1:
             raise refuse(node, f"{op} over several axes cannot be ported")
-        found = Op(_REDUCTIONS[op], (body.value(x),), {"axis": positions[0], "keepdims": keep})
-        return Op("cast", (found,), {"dtype": np.dtype(node.node_outputs[0].dtype).name})
+        index = Op(_REDUCTIONS[op], (body.value(x),), {"axis": positions[0], "keepdims": keep})
+        return Op("cast", (index,), {"dtype": np.dtype(node.node_outputs[0].dtype).name})
     return Op(_REDUCTIONS[op], (body.value(x),), {"axis": positions, "keepdims": keep})
 
 

@@ -374,9 +374,9 @@ class CallbackList:
     def restore_from_checkpoint(self, state: Mapping[str, Any]) -> None:
         """Go on from these states; a callback that was not there before begins anew."""
         for i, callback in enumerate(self.callbacks):
-            own = state.get(f"{i}.{type(callback).__name__}")
-            if own is not None:
-                callback.restore_from_checkpoint(own)
+            saved = state.get(f"{i}.{type(callback).__name__}")
+            if saved is not None:
+                callback.restore_from_checkpoint(saved)
 
 
 __all__ = ["Callback", "CallbackList", "EarlyStopping", "ModelCheckpoint", "ReduceLROnPlateau", "TerminateOnNaN",
