@@ -30,7 +30,7 @@ def compare(first: int, number: int, folder: Path, make: Callable[[Iterable[int]
         for i, (program, found) in enumerate(zip(programs, differences(programs), strict=True)):
             kinds = {d.kind for d in found} or {"agrees"}
             totals.update(["+".join(sorted(kinds))])
-            if found:
+            if kinds - {"agrees", "both refuse"}:
                 report(program, found, folder / f"{'-'.join(sorted(kinds))}-{program.seed}-{i}.txt")
         print(f"seeds {first} to {begin + AT_ONCE - 1}:", dict(totals), flush=True)
 

@@ -15,15 +15,25 @@ UNKNOWN = -2  # a size, as CNTK and this package report it
 
 @dataclass(frozen=True)
 class Difference:
-    """`kind`: "value", "type", "refused" (by ours alone), "accident", "crash", "accepted" (by ours alone), "known"."""
+    """`kind`: "value", "type", "refused" (by ours alone), "accident", "crash", "accepted" (by ours alone), "known",
+    "both refuse" (so that the rest is not compared).
+
+    `place`: which of the values that were observed together differs; -1: all of them.
+    """
 
     kind: str
     what: str
     details: str
+    place: int = -1
 
     @property
     def is_fault(self) -> bool:
-        return self.kind not in ("accepted", "known")
+        return self.kind not in ("accepted", "known", "both refuse")
+
+    @property
+    def is_refused_root(self) -> bool:
+        """Whether CNTK refuses to compute one of the roots, so that it shows none."""
+        return not self.is_fault and self.place < 0 and not self.what.startswith("line")
 
 
 def is_refusal(value: Any) -> bool:
@@ -50,9 +60,10 @@ def _refusals(cntk: Shown, ours: Shown) -> list[Difference]:
     """One of the two stopped where the other went on."""
     theirs = {w: v for w, v in cntk.items() if is_refusal(v)}
     mine = {w: v for w, v in ours.items() if is_refusal(v)}
-    if not theirs:
-        return [Difference("refused", w, f"{v['error']}: {v['message']}") for w, v in mine.items()]
-    return [Difference("accepted", w, v["message"]) for w, v in theirs.items() if not mine]
+    refused = {w: v for w, v in mine.items() if not theirs or (w in cntk and w not in theirs)}
+    if refused:
+        return [Difference("refused", w, f"{v['error']}: {v['message']}") for w, v in refused.items()]
+    return [Difference("both refuse" if mine else "accepted", w, v["message"]) for w, v in theirs.items()]
 
 
 def _values(what: str, cntk: Any, ours: Any, dtype: str) -> list[Difference]:
@@ -60,8 +71,10 @@ def _values(what: str, cntk: Any, ours: Any, dtype: str) -> list[Difference]:
         # Shapes of loops that CNTK leaves unknown are inferred: docs/compatibility.md.
         known = cntk == ours or (isinstance(cntk, list) and UNKNOWN in cntk[0] and cntk[1:] == ours[1:])
         return [] if known else [Difference("type", what, f"{cntk} in CNTK, {ours} here")]
-    found = problem(cntk, ours, TOLERANCE[dtype])
-    return [Difference("value", what, found)] if found else []
+    if not (isinstance(cntk, list) and isinstance(ours, list) and len(cntk) == len(ours)):
+        cntk, ours = [cntk], [ours]
+    problems = [problem(a, b, TOLERANCE[dtype]) for a, b in zip(cntk, ours, strict=True)]
+    return [Difference("value", what, p, i) for i, p in enumerate(problems) if p]
 
 
 def problem(cntk: Any, ours: Any, tolerance: float) -> str:
@@ -76,13 +89,10 @@ def problem(cntk: Any, ours: Any, tolerance: float) -> str:
     if a.shape != b.shape:
         return f"shape {a.shape} in CNTK, {b.shape} here"
     same = np.isfinite(a) & np.isfinite(b)
-    if (np.isfinite(a) != np.isfinite(b)).any():
-        return f"{a.ravel()[:8]} in CNTK, {b.ravel()[:8]} here"
-    if not same.any():
-        return ""
-    error = np.abs(a[same] - b[same]).max()
-    large = error > tolerance * max(1.0, float(np.abs(a[same]).max()))
-    return f"{a.ravel()[:8]} in CNTK, {b.ravel()[:8]} here" if large else ""
+    scale = max(1.0, float(np.abs(a[same]).max(initial=0)))
+    with np.errstate(invalid="ignore"):
+        differs = np.where(same, np.abs(a - b) > tolerance * scale, np.isfinite(a) | np.isfinite(b) | (a == -b))
+    return f"{a[differs][:8]} in CNTK, {b[differs][:8]} here" if differs.any() else ""
 
 
 def _array(value: Any) -> np.ndarray | None:

@@ -14,7 +14,6 @@ from pathlib import Path
 from . import serve
 from .compare import Difference, compare
 from .processes import HERE, ORACLE, Shown, run
-from .program import HEADER
 
 FOLDER = HERE / "corpus"
 EXPECTED = "EXPECTED = "
@@ -46,10 +45,8 @@ def rounded(shown: object) -> object:
 def replay(path: Path) -> list[Difference]:
     """How this package differs from what CNTK showed."""
     lines, expected = parts(path)
-    names: dict[str, object] = {}
-    exec(compile(HEADER.read_text(), "header.py", "exec"), names)
     dtype = "float64" if "T = np.float64" in lines else "float32"
-    return compare(expected, serve.run(lines, names), dtype)
+    return compare(expected, serve.run(lines), dtype)
 
 
 if __name__ == "__main__":

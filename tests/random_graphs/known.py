@@ -1,61 +1,129 @@
-"""Differences from CNTK 2.7 that are meant: what they look like, and where docs/compatibility.md says so."""
+"""Differences from CNTK 2.7 that are meant: what they look like, and where docs/compatibility.md says so.
+
+A difference is known only if a statement that the value depends on is of the kind that the row is about: a fault in
+another part of the same program is still one.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from .compare import Difference
+from .program import Program, Statement
+
+Predicate = Callable[[Program, Statement], bool]
 
 
 @dataclass(frozen=True)
 class Known:
-    """`row` begins a row of docs/compatibility.md; the others are patterns of what differs and of a program."""
+    """`row` begins a row of docs/compatibility.md; `observed` and `details` are patterns of a difference of this kind.
+
+    `culprit` says of a statement whether such a difference can come from it.
+    """
 
     row: str
-    details: str
-    program: str = ""
+    culprit: Predicate
+    details: str = ""
+    observed: str = ""
+    kind: str = "value"
 
 
-def refused(row: str, *messages: str) -> list[Known]:
+def text(pattern: str) -> Predicate:
+    return lambda program, s: bool(re.search(pattern, s.text))
+
+
+def refused(row: str, statement: str, *messages: str) -> list[Known]:
     """What CNTK refuses, and is accepted here."""
-    return [Known(row, m) for m in messages]
+    return [Known(row, text(statement), m, kind="accepted") for m in messages]
 
+
+def is_fed_again(program: Program, s: Statement) -> bool:
+    """A loop that reduces a free dimension, where minibatches have it in several sizes."""
+    return "loop(" in s.text and "reduce" in s.text and s.type.is_open and len({m.free for m in program.minibatches}) > 1
+
+
+def of_sequences(pattern: str) -> Predicate:
+    return lambda program, s: bool(re.search(pattern, s.text)) and any(program[u].type.is_sequence for u in s.uses)
+
+
+def is_unpacked_gather(program: Program, s: Statement) -> bool:
+    before = "".join(a.text for a in program.cone([s.name]))
+    return "C.sequence.unpack" in s.text and bool(re.search(r"C\.sequence\.(gather|scatter|where|slice)", before))
+
+
+def is_row_of_other_samples(program: Program, s: Statement) -> bool:
+    """A vector times a matrix of one column, both with the batch axis."""
+    operands = re.match(r"C\.times\((v\d+), (v\d+)", s.text)
+    if not operands:
+        return False
+    left, right = (program[name].type for name in operands.groups())
+    return left.rank == 1 and right.shape[1:] == (1,) and bool(left.axes and right.axes)
+
+
+def shares_a_transposed_operand(program: Program, s: Statement) -> bool:
+    """A transposed convolution of what is used elsewhere too, or stands for something that is."""
+    if not re.search("convolution_transpose|ConvolutionTranspose", s.text):
+        return False
+    name = s.uses[-1]
+    while True:
+        uses = sum(name in other.uses and name != other.name for other in program.statements) + (name in program.roots)
+        if uses > 1 or not program[name].text.startswith(("C.alias(", "C.layers.Label(")):
+            return uses > 1
+        name = program[name].uses[0]
+
+
+def learns_sparse_rows(program: Program, s: Statement) -> bool:
+    return program.learner.startswith("C.nesterov") and s.is_input and s.type.is_sparse
+
+
+BACKWARD = "gradients|training"
 
 KNOWN: Sequence[Known] = [
-    *refused("a window larger than the operand", r"kernel dim \d+ <= input dim", r"must be >= ROI window"),
-    *refused("`classification_error` of values without the batch axis", r"Expected MBLayout in Input"),
-    *refused("gradients of `classification_error`", r"needs input type \(no gradient\)", r"used for evaluation only",
-             r"does not support gradient propgation"),
-    *refused("a function combined with one that was loaded from a file", r"Duplicated name for Input"),
-    *refused("a slice or gather that leaves nothing of a sequence", r"Sequences must be a least one frame long"),
-    *refused("adam, fsadagrad, rmsprop with sparse gradients", r"Function: \w+Update  -> Feature Not Implemented"),
-    *refused("`cosine_distance` of operands of different shapes", r"InnerProduct: "),
-    *refused("a number as the initial state, or a factor, of a delayed value", r"with different DataTypes"),
-    *refused("`sequence.gather` and `scatter` of a constant", r"are you missing a ReconcileDynamicAxis operation"),
-    *refused("one value per sequence combined with its steps", r"Operation 'Splice': Operand .* has dynamic axes"),
-    *refused("sparse operands of operations that CNTK computes with dense ones", r"TensorOp: Tensor operations are",
+    *refused("a window larger than the operand", "onvolution|ooling", r"kernel dim \d+ <= input dim", r"must be >= ROI window"),
+    *refused("`classification_error` of values without the batch axis", "classification_error", r"Expected MBLayout in Input"),
+    *refused("gradients of `classification_error`", "classification_error|lambda_rank|ndcg|to_sequence|edit_distance|argm",
+             r"needs input type \(no gradient\)", r"used for evaluation only", r"does not support gradient propgation"),
+    *refused("a function combined with one that was loaded from a file", "reload", r"Duplicated name for Input"),
+    *refused("a slice or gather that leaves nothing of a sequence", r"C\.sequence\.(slice|gather|where|scatter)",
+             r"Sequences must be a least one frame long"),
+    *refused("adam, fsadagrad, rmsprop with sparse gradients", "is_sparse", r"Function: \w+Update  -> Feature Not Implemented"),
+    *refused("`cosine_distance` of operands of different shapes", r"C\.cosine_distance", r"InnerProduct: "),
+    *refused("a number as the initial state, or a factor, of a delayed value", r"loop\(|Recurrence|Fold|Unfold|_value",
+             r"with different DataTypes"),
+    *refused("`sequence.gather` and `scatter` of a constant", r"C\.sequence\.(gather|scatter)",
+             r"are you missing a ReconcileDynamicAxis operation"),
+    *refused("one value per sequence combined with its steps", "", r"Operation 'Splice': Operand .* has dynamic axes"),
+    *refused("sparse operands of operations that CNTK computes with dense ones", "is_sparse|one_hot|eye_like", r"TensorOp: Tensor operations are",
              r"must be in SparseCSC format", r"MultiplyAndWeightedAdd  -> Feature Not", r"must have same storage type"),
-    Known("nesterov with the sparse gradient", "", r"is_sparse=True(.|\n)*C\.nesterov"),
-    Known("`sequence.unpack` of a gather", "^shape", r"C\.sequence\.unpack"),
-    Known("`weighted_binary_cross_entropy` of sequences", r"^\[", r"C\.weighted_binary"),
-    Known("cosines of zero vectors", r"^\[.*nan", r"C\.cosine_distance"),
-    Known("pooling with `ceil_out_dim`", "", r"C\.AVG_POOLING.*ceil_out_dim=True"),
-    Known("`times` of a vector and a one-column matrix", "", r"input_variable\(\([^()]*, 1\)(.|\n)*C\.times\("),
-    Known("gradients that flow through a `lambda_rank`", "", r"lambda_rank"),
-    Known("gradients of `tan`, of `pow`", "", r"roipooling"),
+    *refused("the product of weights with a `splice`", r"loop\(.*C\.splice\(", r"leading dimensions of the right operand"),
+    Known("nesterov with the sparse gradient", learns_sparse_rows, observed="training"),
+    Known("`sequence.unpack` of a gather", is_unpacked_gather, "^shape", "values|loaded"),
+    Known("`weighted_binary_cross_entropy` of sequences", of_sequences(r"C\.weighted_binary"), r"^\["),
+    Known("cosines of zero vectors", text(r"C\.cosine_distance"), r"nan.* in CNTK"),
+    Known("gradient of `sqrt` at 0", text(r"C\.sqrt|reduce_l2"), r"^\[(\s*nan)+\] in CNTK", BACKWARD),
+    Known("pooling with `ceil_out_dim`", text(r"C\.AVG_POOLING.*ceil_out_dim=True")),
+    Known("pooling with `ceil_out_dim`", text(r"C\.MAX_POOLING.*ceil_out_dim=True"), "inf.* here", "values|loaded"),
+    Known("pooling with `ceil_out_dim`", text(r"C\.MAX_POOLING.*ceil_out_dim=True"), observed=BACKWARD),
+    Known("`times` of a vector and a one-column matrix", is_row_of_other_samples),
+    Known("`lambda_rank` and `ndcg_at_1` of sequences", of_sequences(r"C\.(lambda_rank|ndcg)")),
+    Known("gradients that flow through a `lambda_rank`", text("lambda_rank"), observed=BACKWARD),
+    Known("gradients of `tan`, of `pow`", text("roipooling"), observed=BACKWARD),
+    Known("gradient of a value that goes into a transposed convolution", shares_a_transposed_operand, observed=BACKWARD),
+    Known("a reduction of a free dimension in a loop", is_fed_again),
 ]
 
 
-def marked(found: Sequence[Difference], lines: Sequence[str]) -> list[Difference]:
+def marked(found: Sequence[Difference], program: Program) -> list[Difference]:
     """The differences of a program, those that are known as such, with their row."""
-    return [_marked(d, "\n".join(lines)) for d in found]
+    return [_marked(d, program) for d in found]
 
 
-def _marked(d: Difference, program: str) -> Difference:
+def _marked(d: Difference, program: Program) -> Difference:
+    statements = program.contributing(d.what, d.place)
     for known in KNOWN:
-        kinds = ("value",) if known.program else ("accepted",)
-        if d.kind in kinds and re.search(known.details, d.details) and re.search(known.program, program):
+        matches = d.kind == known.kind and re.search(known.details, d.details) and re.search(known.observed, d.what)
+        if matches and any(known.culprit(program, s) for s in statements):
             return replace(d, kind="known", details=f"{known.row} | {d.details}")
     return d

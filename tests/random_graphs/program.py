@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -97,11 +98,32 @@ class Program:
 
     def needed(self) -> Program:
         """Without statements that no root needs."""
-        wanted = set(self.roots)
+        return replace(self, statements=self.cone(self.roots))
+
+    def cone(self, names: Iterable[str]) -> tuple[Statement, ...]:
+        """The statements that some variables depend on, their own included."""
+        wanted = set(names)
         for s in reversed(self.statements):
             if s.name in wanted:
                 wanted.update(s.uses)
-        return replace(self, statements=tuple(s for s in self.statements if s.name in wanted))
+        return tuple(s for s in self.statements if s.name in wanted)
+
+    def contributing(self, what: str, place: int) -> tuple[Statement, ...]:
+        """The statements that one of the values of an observation depends on; all, if `place` is -1."""
+        if place < 0 or what == "training":
+            return self.statements
+        if what != "gradients":
+            return self.cone([self.roots[place]])
+        later = {self.differentiated[place]}
+        for s in self.statements:
+            if later.intersection(s.uses):
+                later.add(s.name)
+        return self.cone(later)
+
+    @property
+    def differentiated(self) -> list[str]:
+        """The variables of which gradients are observed."""
+        return [s.name for s in self.statements if "C.parameter(" in s.text or "needs_gradient" in s.text]
 
     def lines(self) -> list[str]:
         """One line of Python each."""
@@ -144,8 +166,8 @@ class Program:
         return [f'show("values {i}", evaluate({self._list}, m{i}))' for i in range(len(self.minibatches))]
 
     def _gradients(self) -> list[str]:
-        wrt = [s.name for s in self.statements if "C.parameter(" in s.text or "needs_gradient" in s.text]
-        return [f'show("gradients", gradients(loss, [{", ".join(wrt)}], m0))'] if wrt else []
+        wrt = ", ".join(self.differentiated)
+        return [f'show("gradients", gradients(loss, [{wrt}], m0))'] if wrt else []
 
     def _training(self) -> list[str]:
         minibatches = ", ".join(f"m{i}" for i in range(len(self.minibatches)))

@@ -45,9 +45,14 @@ def refusal(error):
     }
 
 
-def run(lines, header):
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "header.py")) as source:
+    HEADER = compile(source.read(), "header.py", "exec")
+
+
+def run(lines):
     """What a program shows: by its name, a value, or why there is none."""
-    names, shown = dict(header), {}
+    names, shown = {}, {}
+    exec(HEADER, names)
     names["show"] = lambda what, value: shown.update({what: plain(value)})
     for number, line in enumerate(lines):
         try:
@@ -61,17 +66,12 @@ def run(lines, header):
 
 
 def main(programs, results):
-    names = {}
-    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "header.py")) as file:
-        header = compile(file.read(), "header.py", "exec")
     with open(programs) as source, open(results, "a") as out:
         for number, line in enumerate(source):
             out.write(json.dumps({"begin": number}) + "\n")
             out.flush()
-            names = {}
-            exec(header, names)
             C.cntk_py.set_fixed_random_seed(1)
-            out.write(json.dumps({"number": number, "shown": run(json.loads(line), names)}) + "\n")
+            out.write(json.dumps({"number": number, "shown": run(json.loads(line))}) + "\n")
             out.flush()
 
 

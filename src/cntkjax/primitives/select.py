@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from .._typing import Array
@@ -241,7 +242,9 @@ class Gather(Primitive):
                 "give a reference with at least one static axis",
             ))
         check_size(self.name, reference.shape[:1], reference, "the first axis of the reference")
-        return Spec((*indices.shape, *reference.shape[1:]), reference.dtype)
+        # Like any constant, one that is gathered from takes the type of what is beside it.
+        dtype = None if reference.is_constant and indices.dtype in (np.float32, np.float64) else reference.dtype
+        return Spec((*indices.shape, *reference.shape[1:]), dtype)
 
     def index_limit(self, node: Node) -> int | None:
         """The number of slices."""

@@ -25,8 +25,16 @@ def recurrent(x, weights=None):
     return out.replace_placeholders({h: out})
 
 
+def reducing(x):
+    """A loop whose state is a number, and begins with three."""
+    h = C.placeholder()
+    out = C.reduce_sum(C.sequence.past_value(h, C.constant([0.5, -0.25, 1])) * C.constant([1, 2, 4])) * 0.1 + x
+    return out.replace_placeholders({h: out})
+
+
 MODELS = {
     "a loop": recurrent,
+    "an initial state larger than the state": reducing,  # CNTK reads memory that was never written
     "a delay": lambda x: C.sequence.past_value(x, 7, 3),
     "initial states of the batch": lambda x: C.sequence.past_value(x, C.sequence.first(x) * 0 + 2, 2),
     "is_first": C.sequence.is_first,
