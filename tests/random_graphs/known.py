@@ -39,9 +39,10 @@ def refused(row: str, statement: str, *messages: str) -> list[Known]:
     return [Known(row, text(statement), m, kind="accepted") for m in messages]
 
 
-def is_fed_again(program: Program, s: Statement) -> bool:
+def reduces_another_size(program: Program, s: Statement) -> bool:
     """A loop that reduces a free dimension, where minibatches have it in several sizes."""
-    return "loop(" in s.text and "reduce" in s.text and s.type.is_open and len({m.free for m in program.minibatches}) > 1
+    sizes = {m.free for m in program.minibatches}
+    return "loop(" in s.text and "reduce" in s.text and s.type.is_open and len(sizes) > 1
 
 
 def of_sequences(pattern: str) -> Predicate:
@@ -62,8 +63,8 @@ def is_row_of_other_samples(program: Program, s: Statement) -> bool:
     return left.rank == 1 and right.shape[1:] == (1,) and bool(left.axes and right.axes)
 
 
-def shares_a_transposed_operand(program: Program, s: Statement) -> bool:
-    """A transposed convolution of what is used elsewhere too, or stands for something that is."""
+def shares_operand(program: Program, s: Statement) -> bool:
+    """A transposed convolution whose operand is used elsewhere too, or stands for one that is."""
     if not re.search("convolution_transpose|ConvolutionTranspose", s.text):
         return False
     name = s.uses[-1]
@@ -81,23 +82,29 @@ def learns_sparse_rows(program: Program, s: Statement) -> bool:
 BACKWARD = "gradients|training"
 
 KNOWN: Sequence[Known] = [
-    *refused("a window larger than the operand", "onvolution|ooling", r"kernel dim \d+ <= input dim", r"must be >= ROI window"),
-    *refused("`classification_error` of values without the batch axis", "classification_error", r"Expected MBLayout in Input"),
-    *refused("gradients of `classification_error`", "classification_error|lambda_rank|ndcg|to_sequence|edit_distance|argm",
+    *refused("a window larger than the operand", "onvolution|ooling", r"kernel dim \d+ <= input dim",
+             r"must be >= ROI window"),
+    *refused("`classification_error` of values without the batch axis", "classification_error",
+             r"Expected MBLayout in Input"),
+    *refused("gradients of `classification_error`",
+             "classification_error|lambda_rank|ndcg|to_sequence|edit_distance|argm",
              r"needs input type \(no gradient\)", r"used for evaluation only", r"does not support gradient propgation"),
     *refused("a function combined with one that was loaded from a file", "reload", r"Duplicated name for Input"),
     *refused("a slice or gather that leaves nothing of a sequence", r"C\.sequence\.(slice|gather|where|scatter)",
              r"Sequences must be a least one frame long"),
-    *refused("adam, fsadagrad, rmsprop with sparse gradients", "is_sparse", r"Function: \w+Update  -> Feature Not Implemented"),
+    *refused("adam, fsadagrad, rmsprop with sparse gradients", "is_sparse",
+             r"Function: \w+Update  -> Feature Not Implemented"),
     *refused("`cosine_distance` of operands of different shapes", r"C\.cosine_distance", r"InnerProduct: "),
     *refused("a number as the initial state, or a factor, of a delayed value", r"loop\(|Recurrence|Fold|Unfold|_value",
              r"with different DataTypes"),
     *refused("`sequence.gather` and `scatter` of a constant", r"C\.sequence\.(gather|scatter)",
              r"are you missing a ReconcileDynamicAxis operation"),
     *refused("one value per sequence combined with its steps", "", r"Operation 'Splice': Operand .* has dynamic axes"),
-    *refused("sparse operands of operations that CNTK computes with dense ones", "is_sparse|one_hot|eye_like", r"TensorOp: Tensor operations are",
-             r"must be in SparseCSC format", r"MultiplyAndWeightedAdd  -> Feature Not", r"must have same storage type"),
-    *refused("the product of weights with a `splice`", r"loop\(.*C\.splice\(", r"leading dimensions of the right operand"),
+    *refused("sparse operands of operations that CNTK computes with dense ones", "is_sparse|one_hot|eye_like",
+             r"TensorOp: Tensor operations are", r"must be in SparseCSC format",
+             r"MultiplyAndWeightedAdd  -> Feature Not", r"must have same storage type"),
+    *refused("the product of weights with a `splice`", r"loop\(.*C\.splice\(",
+             r"leading dimensions of the right operand"),
     Known("nesterov with the sparse gradient", learns_sparse_rows, observed="training"),
     Known("`sequence.unpack` of a gather", is_unpacked_gather, "^shape", "values|loaded"),
     Known("`weighted_binary_cross_entropy` of sequences", of_sequences(r"C\.weighted_binary"), r"^\["),
@@ -110,8 +117,8 @@ KNOWN: Sequence[Known] = [
     Known("`lambda_rank` and `ndcg_at_1` of sequences", of_sequences(r"C\.(lambda_rank|ndcg)")),
     Known("gradients that flow through a `lambda_rank`", text("lambda_rank"), observed=BACKWARD),
     Known("gradients of `tan`, of `pow`", text("roipooling"), observed=BACKWARD),
-    Known("gradient of a value that goes into a transposed convolution", shares_a_transposed_operand, observed=BACKWARD),
-    Known("a reduction of a free dimension in a loop", is_fed_again),
+    Known("gradient of a value that goes into a transposed convolution", shares_operand, observed=BACKWARD),
+    Known("a reduction of a free dimension in a loop", reduces_another_size),
 ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -218,6 +218,27 @@ def infer_all(roots: Iterable[Node], guess: int = 0) -> None:
         _settle(order, strength)  # until the guess has gone round: nested loops wait for the shape of each other
         if not guess:
             _settle(order)
+
+
+def infer_from_data(roots: Iterable[Node], shapes: Mapping[Edge, Shape], unknown_leaves: Iterable[Leaf]) -> None:
+    """Give inputs with inferred dimensions these shapes, of the first data that they are fed, for good.
+
+    Errors: ShapeError if the graph does not fit these sizes; it then stays as it was, with the leaves that wait for a
+            shape.
+    """
+    roots, declared = list(roots), {v: v.shape for v in (*shapes, *unknown_leaves)}
+    note_edit()
+    try:
+        _infer_with(roots, shapes)
+    except (ShapeError, AxisError):
+        _infer_with(roots, declared)
+        raise
+
+
+def _infer_with(roots: Iterable[Node], shapes: Mapping[Edge, Shape]) -> None:
+    for v, shape in shapes.items():
+        v._shape = shape
+    infer_all(roots)
 
 
 def _infer_each(order: Sequence[Node], guess: int = 0) -> bool:

@@ -10,17 +10,21 @@ from weakref import WeakSet
 from ..core import Value, like_input
 from ..device import Device, DeviceDescriptor, use_default_device
 from ..engine.data.feeds import to_ragged, with_start_flags
+from ..engine.data.ragged import Ragged, SparseRows
 from ..engine.debug.checked import check
 from ..engine.debug.timing import timing_table
 from ..engine.lower.carry import Memory, memory_of
+from ..engine.run.minibatch import Feed
 from ..engine.run.program_cache import plan_of
 from ..engine.run.python_callbacks import CallbackResults
 from ..engine.run.random_streams import RandomState, draw_random_state
 from ..engine.run.result import Result
 from ..engine.run.staged_execution import evaluate, gradients
 from ..graph import edit
+from ..graph.build import infer_from_data
 from ..graph.errors import explain
 from ..graph.function import Node
+from ..graph.shape import INFERRED, Shape
 from ..graph.variable import Edge, producer
 from ..variables import Variable
 from ._operand import as_variable
@@ -37,7 +41,9 @@ class Computing(Node):
 
         Errors: ValueError for missing data or unknown names.
         """
-        needed = plan_of(list(outputs)).arguments
+        outputs = list(outputs)
+        plan = plan_of(outputs)
+        needed = plan.arguments
         arguments = with_start_flags(arguments)
         if isinstance(arguments, Mapping):
             feeds: dict[Any, Any] = {
@@ -58,7 +64,11 @@ class Computing(Node):
                 f"function expects {len(needed)} arguments: no data for {', '.join(map(repr, missing))} of {self!r}",
                 fix=f"pass the data of each argument, by variable or name: {{{names}}}",
             ))
-        return {v: to_ragged(v, feeds[v]) for v in needed}
+        ragged = {v: to_ragged(v, feeds[v]) for v in needed}
+        if waiting := [leaf for leaf in plan.leaves if leaf.has_inferred]:
+            shapes = {v: _sample_shape(data) for v, data in ragged.items() if INFERRED in v.shape}
+            infer_from_data([f for v in outputs if (f := producer(v)) is not None], shapes, waiting)
+        return ragged
 
     def _argument_named(self, name: str) -> Variable:
         matches = [v for v in self.arguments if v.name == name]
@@ -228,6 +238,12 @@ class BackPropState:
     def saved_forward_prop_values(self) -> dict[Variable, Any]:
         """Values that are kept for the backward pass: none, as it computes them again. CNTK's are out of reach."""
         return {}
+
+
+def _sample_shape(feed: Feed) -> Shape:
+    if not isinstance(feed, Ragged):
+        return feed.shape
+    return (feed.data.width,) if isinstance(feed.data, SparseRows) else feed.data.shape[1:]
 
 
 def _as_list(items: Outputs) -> list[Any]:

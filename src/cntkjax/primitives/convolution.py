@@ -16,7 +16,7 @@ from ..engine.xla.materialize import materialized
 from ..engine.xla.platform import lowering
 from ..graph.build import Spec
 from ..graph.errors import ShapeError, explain
-from ..graph.shape import INFERRED, Shape, is_unknown
+from ..graph.shape import INFERRED, Shape, is_unknown, matches, merge_dimension
 from ..graph.variable import Edge, Leaf, infer_shape
 from ._window import Window, channels_last, per_axis, place, value_of
 from .base import Attrs, Bool, Primitive, ShapeOf, Size, primitive
@@ -182,7 +182,7 @@ class Convolution(_Convolving):
     def _transposed_shape(self, inputs: Sequence[Edge], attrs: Attrs) -> Shape:
         kernel, x = inputs
         filters = (1,) * (len(x.shape) + 1 - len(kernel.shape)) + kernel.shape
-        if filters[0] != x.shape[0]:
+        if merge_dimension(filters[0], x.shape[0]) is None:
             raise self.fail(
                 inputs, "the first dimension of the kernel is not that of the operand's channels",
                 "its shape has to be [channels of the operand, channels of the output, *window]",
@@ -194,7 +194,7 @@ class Convolution(_Convolving):
             raise self.fail(inputs, f"output_shape {shape} needs {len(x.shape)} axes: channels and window")
         counts = [w.count for w in self.windows(attrs, filters[1:], shape)]
         expected = (counts[0] * filters[0], *counts[1:])
-        if expected != x.shape:
+        if not matches(x.shape, expected):
             raise self.fail(inputs, f"convolving output_shape {shape} gives {expected}, not the operand's shape")
         return shape
 
