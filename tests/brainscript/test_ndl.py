@@ -91,6 +91,32 @@ def test_weights_without_sharing_are_those_of_each_position():
     np.testing.assert_allclose(network.nodes["y"].owner.eval({x: image[None]})[0], expected, rtol=1e-4, atol=1e-6)
 
 
+LAYOUT = """
+    x = ImageInput(5, 4, 2, imageLayout=$)
+    W = Parameter(3, 12, init=gaussian)
+    c = Convolution(W, x, 3, 2, 3, 1, 2, zeroPadding=true, imageLayout=$)
+    p = MaxPooling(c, 2, 1, 2, 1, imageLayout=$)
+    a = AveragePooling(p, 1, 2, 1, 1, imageLayout=$)
+    s = Parameter(3, 1, value=2) ; b = Parameter(3, 1, value=1)
+    m = Parameter(3, 1, value=0) ; v = Parameter(3, 1, value=1)
+    n = BatchNormalization(a, s, b, m, v, spatial=true, imageLayout=$)
+    OutputNodes = (n)
+"""
+
+
+def test_images_in_the_legacy_layout_give_the_numbers_of_planes():
+    image = np.random.default_rng(0).normal(size=(2, 4, 5)).astype(np.float32)
+    planes, legacy = (build(LAYOUT.replace("$", layout)) for layout in ("cudnn", "legacy"))
+    weights = planes.nodes["W"].value
+    kernel = weights.T.reshape(3, 2, 2, 3)  # [maps, channels, height, width]
+    planes.nodes["W"].value = kernel.reshape(12, 3)
+    legacy.nodes["W"].value = kernel.transpose(2, 3, 1, 0).reshape(12, 3)
+    expected = planes.nodes["n"].owner.eval({planes.nodes["x"]: image[None]})[0]
+    result = legacy.nodes["n"].owner.eval({legacy.nodes["x"]: image.transpose(1, 2, 0)[None]})[0]
+    assert legacy.nodes["n"].shape == (1, 2, 3)
+    np.testing.assert_allclose(result, expected.transpose(1, 2, 0), rtol=1e-5)
+
+
 @pytest.mark.parametrize(("text", "place", "says"), [
     ("x = Input(2)\nz = Sigmiod(x)", "line 2, column 5", "did you mean 'Sigmoid'"),
     ("feature = Input(2)\nz = Tanh(featur)", "line 2, column 10", "did you mean 'feature'"),
@@ -101,7 +127,8 @@ def test_weights_without_sharing_are_those_of_each_position():
     ("a = Tanh(b)\nb = Tanh(a)", "line 1, column 5", "depends on itself"),
     ("net = [ x = Input(2)", "line 1, column 7", "not closed"),
     ("x = Input(2) ; y = x.z", "line 1, column 20", "there is no 'z' in it"),
-    ("x = ImageInput(3, 3, 1) ; p = MaxPooling(x, 2, 2, 2, 2)", "line 1, column 31", "set imageLayout to cudnn"),
+    ("x = ImageInput(3, 3, 1) ; W = Parameter(2, 4) ; c = Convolution(W, x, {2, 2, 1}, mapCount=2)",
+     "line 1, column 53", "set imageLayout to cudnn"),
 ])
 def test_errors_name_the_place_and_what_was_expected(text, place, says):
     with pytest.raises(ConfigError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -53,26 +54,47 @@ def convolution(
 ) -> Any:
     """A convolution, or with `transpose` its adjoint; a matrix of weights is the same buffer in the kernel's shape."""
     window = integers(kernelShape)
-    if len(window) + 1 == len(x.shape):
-        window.append(x.shape[0])
-    rank = len(window)
-    _check_layout(imageLayout)
-    padding = [bool(each) for each in _spatial(autoPadding, rank, False)]
-    steps = tuple(int(each) for each in _spatial(stride, rank, 1.0))
-    if not all(flags(sharing)):
-        return _local(C, kernel, x, window, steps, padding, name)
-    kernel = _kernel(C, kernel, window, integers(mapDims))
-    if transpose:
-        size = tuple(reversed(integers(dimOutput))) if dimOutput not in (0.0, [0.0]) else None
-        return C.convolution_transpose(kernel, x, strides=steps, auto_padding=padding, output_shape=size, name=name)
-    x = _with_margins(C, x, padding, filled(lowerPad, rank, 0), filled(upperPad, rank, 0), 0.0)
-    dilations = tuple(int(each) for each in _spatial(dilation, rank, 1.0))
-    return C.convolution(kernel, x, strides=steps, auto_padding=padding, dilation=dilations, name=name)
+    if _is_legacy(imageLayout):
+        kernel = _planes_of_kernel(C, kernel, window, x, imageLayout)
+
+    def build(x: Any, name: str) -> Any:
+        sizes = [*window, x.shape[0]] if len(window) + 1 == len(x.shape) else window
+        rank = len(sizes)
+        padding = [bool(each) for each in _spatial(autoPadding, rank, False)]
+        steps = tuple(int(each) for each in _spatial(stride, rank, 1.0))
+        if not all(flags(sharing)):
+            return _local(C, kernel, x, sizes, steps, padding, name)
+        weights = _kernel(C, kernel, sizes, integers(mapDims))
+        if transpose:
+            size = tuple(reversed(integers(dimOutput))) if dimOutput not in (0.0, [0.0]) else None
+            return C.convolution_transpose(
+                weights, x, strides=steps, auto_padding=padding, output_shape=size, name=name
+            )
+        x = _with_margins(C, x, padding, filled(lowerPad, rank, 0), filled(upperPad, rank, 0), 0.0)
+        dilations = tuple(int(each) for each in _spatial(dilation, rank, 1.0))
+        return C.convolution(weights, x, strides=steps, auto_padding=padding, dilation=dilations, name=name)
+
+    return _by_planes(C, x, imageLayout, build, name)
 
 
-def _check_layout(layout: str) -> None:
-    if layout.lower() in ("hwc", "legacy"):
-        raise ValueError(f"images in the layout '{layout}' are not supported: set imageLayout to cudnn")
+def _is_legacy(layout: str) -> bool:
+    """Whether images are [channels x width x height], as in NDL unless imageLayout is cudnn."""
+    return layout.lower() in ("hwc", "legacy")
+
+
+def _by_planes(C: Any, x: Any, layout: str, build: Callable[[Any, str], Any], name: str) -> Any:
+    """What `build` makes of an image and a name; one in the legacy layout is put into planes, and its result back."""
+    if not _is_legacy(layout) or len(x.shape) != 3:
+        return build(x, name)
+    return C.transpose(build(C.transpose(x, (2, 0, 1)), ""), (1, 2, 0), name=name)
+
+
+def _planes_of_kernel(C: Any, kernel: Any, window: list[int], x: Any, layout: str) -> Any:
+    """Weights [maps x elements of a window, in the order of a legacy image] as [maps, channels, ...]."""
+    if len(window) != 2 or len(kernel.shape) != 2 or -1 in kernel.shape:
+        raise ValueError(f"convolutions of images in the layout '{layout}' need weights [maps x channels * width * "
+                         "height], the width and height of a window, and mapCount: or set imageLayout to cudnn")
+    return C.transpose(C.reshape(kernel, (*reversed(window), x.shape[-1], kernel.shape[-1])), (3, 2, 0, 1))
 
 
 def _local(
@@ -155,11 +177,12 @@ def pooling_2d(
     average: bool = False, imageLayout: str = "CHW", name: str,
 ) -> Any:
     """Pooling of windows of an image."""
-    _check_layout(imageLayout)
     kind = C.AVG_POOLING if average else C.MAX_POOLING
     window = (1, int(windowHeight), int(windowWidth))
     steps = (1, int(verticalSubsample), int(horizontalSubsample))
-    return C.pooling(x, kind, window, strides=steps, auto_padding=[False, False, False], name=name)
+    return _by_planes(C, x, imageLayout, lambda x, name: C.pooling(
+        x, kind, window, strides=steps, auto_padding=[False, False, False], name=name
+    ), name)
 
 
 @operation("MaxUnpooling")
@@ -187,11 +210,11 @@ def batch_normalization(
 ) -> Any:
     """Normalization with the mean and variance of the minibatch, or running ones."""
     count = counts[0] if counts else C.Constant(0.0, ())
-    return C.batch_normalization(
+    return _by_planes(C, x, imageLayout if spatial else "CHW", lambda x, name: C.batch_normalization(
         x, scale, bias, mean, variance, bool(spatial), normalization_time_constant=float(normalizationTimeConstant),
         blend_time_constant=float(blendTimeConstant), epsilon=float(epsilon), use_cudnn_engine=not useCntkEngine,
         running_count=count, name=name,
-    )
+    ), name)
 
 
 @operation("LocalResponseNormalization")
