@@ -135,6 +135,20 @@ def test_training_ends_when_repeated_epochs_have_too_small_a_rate(run, tmp_path)
     assert not (tmp_path / f"net.dnn.{epoch}").exists()
 
 
+def test_the_best_model_by_each_criterion_is_kept(run):
+    log = run("saveBestModelPerCriterion=true", "Train=[SGD=[maxEpochs=5;learningRatesPerSample=3]]")
+    validated = re.findall(r"\[Validate\] ce = (\S+) .*errs = (\S+)% .*\nBest epoch per criterion so far: \[Validate\] "
+                           r"ce = (\S+) \(Epoch (\d)\); errs = (\S+) \(Epoch (\d)\); .*\nSGD: Saving", log)
+    assert len(validated) == 5
+    ce = [float(line[0]) for line in validated]
+    best = ce.index(min(ce)) + 1
+    assert [int(line[3]) for line in validated] == [ce.index(min(ce[:n])) + 1 for n in range(1, 6)]
+    path = f"net.dnn.{best}" if best < 5 else "net.dnn"
+    assert f"Best epoch for criterion 'ce' is {best} and model {path} copied to net.dnn_ce\n" in log
+    assert expected("net.dnn_ce", "cv.ctf")[0] == pytest.approx(min(ce), rel=1e-6)
+    assert Path("net.dnn_errs").is_file()
+
+
 def test_a_learning_rate_multiplier_scales_the_updates(run):
     """Without momentum, the first update of W is twice as large."""
     builder = CONFIG.replace("(2:2), init=", "(2:2), learningRateMultiplier=$rate$, init=")

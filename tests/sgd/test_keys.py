@@ -134,6 +134,20 @@ def test_modelPath_and_keepCheckPointFiles(tmp_path):
     assert sorted(f.name for f in (tmp_path / "b").iterdir()) == ["m", "m.1", "m.1.ckp", "m.2", "m.2.ckp"]
 
 
+def test_saveBestModelPerCriterion_keeps_the_epoch_that_is_best_on_validation_data(tmp_path):
+    loss = regression()
+    error = C.abs(C.minus(*loss.root_function.inputs[:2]), name="error")
+    block = SGD(**RATE, maxEpochs=6, modelPath=tmp_path / "m", saveBestModelPerCriterion=True)
+    history = block.train((loss, error), (X, Y), cv_source=(X[:6], -Y[:6]), progress_writers=[])
+    names = {"loss": [e.cv_loss for e in history], "error": [e.cv_metric for e in history]}
+    assert any(values.index(min(values)) < 5 for values in names.values())
+    for name, values in names.items():
+        best = values.index(min(values)) + 1
+        assert history.best()[name].number == best
+        copied, kept = (C.load_model(tmp_path / file) for file in (f"m_{name}", f"m.{best}"))
+        np.testing.assert_array_equal(copied.find_by_name("w").value, kept.find_by_name("w").value)
+
+
 def test_criterion_nodes_are_found_by_name():
     loss = regression()
     other = C.abs(C.minus(*loss.root_function.inputs[:2]), name="metric")

@@ -20,7 +20,8 @@ def test_the_page_has_every_key():
 
 
 ISSUE = """modelPath trainCriterionNodeName evalCriterionNodeName epochSize minibatchSize maxEpochs truncated
-        dropoutRate maxTempMemSizeInSamplesForCNN keepCheckPointFiles disableWkInBatchNormal learningRatesPerSample
+        dropoutRate maxTempMemSizeInSamplesForCNN keepCheckPointFiles saveBestModelPerCriterion disableWkInBatchNormal
+        learningRatesPerSample
         learningRatesPerMB minLearningRatePerSample momentumAsTimeConstant momentumPerMB useNAG autoAdjustLR
         reduceLearnRateIfImproveLessThan learnRateDecreaseFactor increaseLearnRateIfImproveMoreThan
         learnRateIncreaseFactor loadBestModel learnRateAdjustInterval useCVSetControlLRIfCVExists

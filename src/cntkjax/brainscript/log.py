@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -183,6 +183,15 @@ class TrainingLog(Observer):
         """Log the averages of the validation data."""
         self._log.line(f"Final Results: Minibatch[1-{sums.minibatches}]: {sums.shown(perplexity=True)}")
         self._log.line(f"Finished {self._name()}: [Validate] {sums.shown()}")
+
+    def chooses(self, best: Mapping[str, Epoch]) -> None:
+        """Log which epochs are the best so far."""
+        shown = [f"{name} = {epoch.cv_criteria[name]:.6f} (Epoch {epoch.number})" for name, epoch in best.items()]
+        self._log.line(f"Best epoch per criterion so far: [Validate] {'; '.join(shown)}")
+
+    def copies(self, criterion: str, epoch: int, path: str, copy: str) -> None:
+        """Log the copy of the best model."""
+        self._log.line(f"Best epoch for criterion '{criterion}' is {epoch} and model {path} copied to {copy}")
 
     def saves(self, path: str) -> None:
         """Log the checkpoint."""

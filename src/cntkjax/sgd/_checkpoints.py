@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import tempfile
 from pathlib import Path
 from types import TracebackType
@@ -102,5 +103,12 @@ class Checkpoints:
         """Write the final model, unless there is no path."""
         if self._folder is None and workers.rank() == 0:
             model.save(str(self._path))
+
+    def copy(self, epoch: int, name: str) -> str:
+        """Copy the model of an epoch to ``path_name``; returns its path."""
+        copy = f"{self._path}_{name}"
+        if self._folder is None and workers.rank() == 0:
+            shutil.copyfile(self.file(epoch), copy)
+        return copy
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import SupportsFloat
 
 from .history import Epoch
@@ -19,6 +19,12 @@ class Observer:
 
     def ended(self, epoch: Epoch) -> None:
         """Called after an epoch, before the validation data are evaluated."""
+
+    def chooses(self, best: Mapping[str, Epoch]) -> None:
+        """Called after the evaluation of validation data, with the best epoch so far by each criterion."""
+
+    def copies(self, criterion: str, epoch: int, path: str, copy: str) -> None:
+        """Called after the training, when the model of the epoch that is best by a criterion has been copied."""
 
     def saves(self, path: str) -> None:
         """Called before a checkpoint is written."""

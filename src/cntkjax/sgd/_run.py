@@ -58,7 +58,7 @@ class BlockRun:
         loss, metrics = named_criteria(criterion, settings)
         criteria = [as_variable(each) for each in (loss, *metrics)]
         loss, metrics = criteria[0], criteria[1:]
-        self._metric_names = [v.name or v.uid for v in metrics]
+        self._names = [v.name or v.uid for v in criteria]
         self._loss = combine([loss])
         self._source: Any
         self._source, from_arrays = as_source(source, inputs, criterion)
@@ -120,7 +120,14 @@ class BlockRun:
             while len(self._history) < self._epochs and not self._history.ended_early:
                 self._train_epoch(len(self._history))
             self._checkpoints.save_model(self._model)
+            for name, best in self._best().items():
+                copy = self._checkpoints.copy(best.number, name)
+                self._observer.copies(name, best.number, self._checkpoints.file(best.number), copy)
         return self._history
+
+    def _best(self) -> dict[str, Epoch]:
+        """The best epoch by each criterion, if their models are to be kept."""
+        return self._history.best() if self._settings["saveBestModelPerCriterion"] else {}
 
     def _return(self, repeated: Sequence[Epoch]) -> None:
         """Go back to before the last epochs, which are repeated with a smaller rate."""
@@ -173,23 +180,27 @@ class BlockRun:
             metric=metric if len(self._tests) > 1 else None,
         )
         self._observer.ended(record)
-        cv_loss, cv_metric = self._validated(record.minibatch_size)
-        self._history.epochs.append(replace(record, cv_loss=cv_loss, cv_metric=cv_metric))
+        self._history.epochs.append(self._validated(record))
+        if best := self._best():
+            self._observer.chooses(best)
         if count := auto_rate.epochs_to_repeat(settings, self._history.epochs):
             self._return(self._history.epochs[-count:])
             return
         self._observer.saves(self._checkpoints.file(record.number))
         self._save()
 
-    def _validated(self, size: int) -> tuple[float | None, float | None]:
-        """Loss and metric of the validation data."""
+    def _validated(self, record: Epoch) -> Epoch:
+        """The record of an epoch with loss and metrics of the validation data."""
         if self._validate is None:
-            return None, None
-        loss, *metrics = self._validate(size)
+            return record
+        loss, *metrics = self._validate(record.minibatch_size)
         if metrics:
             self._meter.show("Validation loss", loss)
         self._several(metrics, "Validation ")
-        return loss, metrics[0] if metrics else None
+        return replace(
+            record, cv_loss=loss, cv_metric=metrics[0] if metrics else None,
+            cv_criteria=dict(zip(self._names, [loss, *metrics], strict=True)),
+        )
 
     def _tested(self, size: int) -> list[float]:
         """Loss and metrics of the data in cv_source."""
@@ -199,9 +210,9 @@ class BlockRun:
 
     def _several(self, averages: Sequence[float], title: str = "") -> dict[str, float]:
         """Report the metrics of an epoch by their names, if there are several: progress lines have the first only."""
-        if len(self._metric_names) < 2:
+        if len(self._names) < 3:
             return {}
-        metrics = dict(zip(self._metric_names, averages, strict=True))
+        metrics = dict(zip(self._names[1:], averages, strict=True))
         for name, average in metrics.items():
             self._meter.show(f"{title}{name}", average)
         return metrics

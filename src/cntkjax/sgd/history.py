@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -14,7 +15,8 @@ class Epoch:
     """The record of an epoch. Losses and metrics are averages over samples; None for what was not computed.
 
     `rate` is per sample; `rate_factor` is what adjustAfterEpoch has multiplied the block's rate by so far.
-    `metrics` are all of them by name, if there are several; `metric` is the first.
+    `metrics` are all of them by name, if there are several; `metric` is the first. `cv_criteria`: the loss and all
+    metrics on validation data, by name.
     `repeats`: how often the epochs after it were worse, and were repeated from here with a smaller rate.
     `search_minibatches` were spent on trials of rates or sizes before the epoch. `trials` are the (rate, loss) pairs of
     the search for a rate.
@@ -34,6 +36,7 @@ class Epoch:
     trials: Sequence[tuple[float, float]] = ()
     metrics: Mapping[str, float] = field(default_factory=dict)
     repeats: int = 0
+    cv_criteria: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -70,6 +73,13 @@ class History:
     def rates(self) -> list[float]:
         """The learning rate per sample of each epoch."""
         return [epoch.rate for epoch in self.epochs]
+
+    def best(self) -> dict[str, Epoch]:
+        """The epoch with the smallest value of each criterion on validation data; the first of several."""
+        names = self.epochs[-1].cv_criteria if self.epochs else ()
+        measured = {name: [each for each in self.epochs if name in each.cv_criteria] for name in names}
+        return {name: min(epochs, key=lambda each, name=name: _order(each.cv_criteria[name]))  # type: ignore[misc]
+                for name, epochs in measured.items()}
 
     @property
     def minibatch_sizes(self) -> list[int]:
@@ -116,3 +126,8 @@ class History:
         if path is not None:
             figure.savefig(path)
         return figure
+
+
+def _order(value: float) -> tuple[bool, float]:
+    """What is sorted by: no number is worse than any number."""
+    return math.isnan(value), value

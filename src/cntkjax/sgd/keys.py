@@ -96,6 +96,8 @@ KEYS: tuple[Key, ...] = (
          "convolutions", least=0),
     _key("keepCheckPointFiles", Kind.FLAG, "false", "keep the `.ckp` files of earlier epochs",
          "`CheckpointConfig(preserve_all=True)`"),
+    _key("saveBestModelPerCriterion", Kind.FLAG, "false", "where there are validation data, the model of the epoch "
+         "that is best by each criterion on them is also `modelPath_NAME`"),
     _key("disableWkInBatchNormal", Kind.FLAG, "false", "L1 and L2 regularization leave out scale and bias of batch "
          "normalization", "a second learner for these parameters"),
     # Learning rate and momentum control
