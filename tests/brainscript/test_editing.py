@@ -196,3 +196,48 @@ def test_a_greedy_decoder_feeds_back_its_own_output(model):
         history = np.eye(4)[expected[-1]]
     assert np.asarray(found).argmax(-1).ravel().tolist() == expected
     assert expected != labels.argmax(1).tolist()
+
+
+SEARCHED = """
+    rawLabels = Input {5, tag='label'} ; inputSequence = Pass (rawLabels)
+    labelSequence = Pass (Slice (1, 0, rawLabels, axis=-1))
+    labelSentenceStartEmbeddedScattered = BS.Sequences.Scatter (
+        BS.Loop.IsFirst (labelSequence), BS.Sequences.First (rawLabels))
+    W = ParameterTensor {(5 : 4), init='gaussian', initValueScale=10}
+    U = ParameterTensor {(4 : 4), init='gaussian', initValueScale=4}
+    V = ParameterTensor {(4 : 5), init='gaussian', initValueScale=10}
+    beamSearchReorderHook = Pass (BS.Constants.OnesTensor (1:1))
+    decoderHistoryHook = Pass (labelSequence)
+    history = BS.Boolean.If (BS.Loop.IsFirst (labelSequence), labelSentenceStartEmbeddedScattered,
+                             BS.Loop.Previous (decoderHistoryHook))
+    h = Tanh (V * history + U * BS.Loop.Previous (h * beamSearchReorderHook))
+    z = W * h
+    criterionNodes = (ReduceLogSum (z) - TransposeTimes (labelSequence, z))
+"""
+
+
+def best_sequence(W, U, V, start, length, depth):
+    """The best of the sequences that a beam keeps, with NumPy."""
+    paths = [(0.0, [], np.zeros(4))]
+    for _ in range(length):
+        found = []
+        for score, words, state in paths:
+            h = np.tanh((start if not words else np.eye(5)[words[-1]]) @ V + state @ U)
+            z = h @ W
+            found += [(score + value, [*words, word], h) for word, value in enumerate(z - np.log(np.exp(z).sum()))]
+        paths = sorted(found, key=lambda path: -path[0])[:depth]
+    return paths[0][1]
+
+
+@pytest.mark.parametrize("depth", [2, 3])
+def test_a_beam_search_finds_the_best_sequence_of_those_it_keeps(model, depth):
+    trained, path = model(SEARCHED)
+    decoder = build(f"(BS.Seq2Seq.BeamSearchSequenceDecoderFrom (BS.Network.Load ('{path}'), {depth}))")
+    weights = [value(trained, name) for name in "WUV"]
+    starts = np.eye(5, dtype=np.float32)
+    data = [starts[[first, 0, 1, 2, 3, 4][:length]] for first, length in ((1, 6), (0, 4), (3, 5))]
+    decode = combine([decoder.nodes["network.decodeOut"]])
+    results = [np.asarray(each).argmax(-1).ravel().tolist() for each in decode.eval({decode.arguments[0]: data})]
+    assert results == [best_sequence(*weights, each[0], len(each) - 1, depth) for each in data]
+    assert results != [best_sequence(*weights, each[0], len(each) - 1, 1) for each in data]
+    assert decoder.roles["output"] == ["network.inputsOut", "network.labelsOut", "network.decodeOut"]

@@ -143,7 +143,7 @@ def test_options_of_the_text_format(tmp_path):
 @pytest.mark.parametrize(("further", "message"), [
     ("reader=[features=[dim=7]]", "dim = 7 is no odd multiple of the 2 numbers of a frame"),
     ("reader=[readerType=HTKMLReader]", "there is no readerType HTKMLReader; did you mean HTKMLFReader?"),
-    ("reader=[readerType=Kaldi2Reader]", "Kaldi2Reader is not supported"),
+    ("reader=[lattices=[denlatTocFile=a.toc]]", "HTKMLFReader reads no lattices here. Use deserializers of types"),
     ("reader=[readerType=Kaldi2Reader]", "Kaldi2Reader is not supported: convert the data to CNTK's text"),
 ])
 def test_mistakes(speech, further, message):

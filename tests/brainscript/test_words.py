@@ -100,6 +100,14 @@ def test_words_have_labels_and_neighbours_within_their_sentence(data):
     assert words[1, 2].tolist() == [4, 5, 1]  # paris is mapped to <unk>
 
 
+def test_words_in_several_columns_stand_beside_each_other(data):
+    (data / "iob").write_text("BOS BOS O\nfly paris O\nEOS to O\n")
+    reader = source(data, LU, wordContext="0:1")
+    features = reader.next_minibatch(1000)[reader["features"]].asarray()
+    assert features.shape == (1, 3, 24)
+    assert features.reshape(3, 4, 6).argmax(-1).tolist() == [[0, 0, 2, 5], [2, 5, 1, 4], [1, 4, 1, 4]]
+
+
 @pytest.mark.parametrize(("change", "message"), [
     (("text", "</s> a\n</s>\n"), r"text, line 2: '</s>' is one word"),
     (("classes", "0 9 </s> 0\n1 5 a\n"), r"classes, line 2: '1 5 a' is not index, count, word and class"),
@@ -113,14 +121,20 @@ def test_faults_of_language_files_are_named(data, change, message):
 
 
 def test_faults_of_labelled_files_are_named(data):
-    (data / "iob").write_text("BOS O\nfly O X\n")
-    with pytest.raises(ConfigError, match="iob, line 2: 'fly O X' is no word with its label"):
+    (data / "iob").write_text("BOS O\nfly to O\n")
+    with pytest.raises(ConfigError, match="iob, line 2: 'fly to O' is not 1 word and a label"):
         source(data, LU)
     (data / "iob").write_text("BOS Z\n")
     with pytest.raises(ConfigError, match="iob, line 1: Z is not in the token file of labels"):
         source(data, LU)
     with pytest.raises(ConfigError, match="did you mean LUSequenceReader"):
         source(data, LU.replace("LUSequenceReader", "LUSequencReader"))
+
+
+def test_other_kinds_of_networks_are_named_as_not_supported(data, capfd):
+    (data / "c.cntk").write_text(TRAIN.replace("KIND", "LBLM").replace("SIZES", "18:3:2") + LU)
+    assert main([f"configFile={data}/c.cntk", f"Data={data}"]) == 1
+    assert "rnnType is one of SIMPLENET, SIMPLERNN, LSTM, CLASSLM, CLASSLSTM" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(("kind", "reader", "sizes", "order", "criterion"), [

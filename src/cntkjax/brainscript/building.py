@@ -12,7 +12,7 @@ from ..graph.variable import producer, rename
 from ..variables import Variable
 from .library.leaves import copied
 from .library.package import PACKAGE
-from .library.table import OPERATIONS
+from .library.table import OPERATIONS, shape
 from .network import ROLES, Network
 from .nodes import NetNode, changed, named, ordered, reachable
 from .source import ConfigError
@@ -63,7 +63,7 @@ class Builder:
             operands = choose(operands)
         inputs = [self.built[id(each)] for each in operands if id(each) in self.built]
         if in_loop and is_delay(node):
-            later = self.package.placeholder()
+            later = self.package.placeholder(**_known_shape(node.operands()[0]))
             loops[later] = node.operands()[0]
             inputs = [later, *(self.built[id(each)] for each in node.operands()[1:])]
         try:
@@ -88,10 +88,11 @@ class Builder:
         return OPERATIONS[node.operation].build(self.package, *inputs, name=name, **options)
 
     def _cloned(self, node: NetNode, inputs: list[Any]) -> Any:
-        """A node of another network, with other inputs."""
+        """A node of another network, with other inputs; a product with a 1 x 1 matrix was one of elements there."""
+        if node.operation == "Times" and node.variable.owner.root_function.op_name == "ElementTimes":
+            return OPERATIONS["Times"].build(self.package, *inputs, name=node.name if self.names else "")
         before = [self._original(each) for each in node.originals]
-        substitutions = {old: new for old, new in zip(before, inputs, strict=True) if old is not new}
-        return node.variable.owner.clone("share", substitutions)
+        return node.variable.owner.clone("share", dict(zip(before, inputs, strict=True)))
 
     def _original(self, node: NetNode) -> Any:
         """The variable that a node was in the network that it comes from."""
@@ -139,6 +140,11 @@ def _axes_of(node: NetNode) -> set[Any]:
             found.add(id(axis) if isinstance(axis, NetNode) else axis or "")
         waiting += each.operands()
     return found
+
+
+def _known_shape(node: NetNode) -> dict[str, Any]:
+    """The shape of a node that a delay in a loop looks back at, if its description says it."""
+    return {"shape": shape(node.options["resultShape"])} if "resultShape" in node.options else {}
 
 
 def _variable(value: Any) -> Any:

@@ -58,12 +58,13 @@ def _edit(call: Applied) -> LoadedNetwork:
             new = call.evaluator.apply(function, [Thunk(None, None, name, new)], {}, name, call.place)
             call.evaluator.expect(NetNode, new, call.place, "an edit function that returns a node")
         if new is not node:
-            new.name = name
             replacements[id(node)] = new
     copies = replaced(model.nodes.values(), replacements, lambda name: name)
     _connect(model, {**replacements, **{id(node): node for node in further}}, copies)
-    nodes = {name: copies.get(id(node), node) for name, node in model.nodes.items()}
-    nodes |= {node.name: node for node in further}
+    nodes = {node.name: node for node in further}
+    for name, node in model.nodes.items():
+        new = copies.get(id(node), node)
+        nodes |= {new.name: new} if new.name == name else {name: node, new.name: new}
     return LoadedNetwork(nodes, model.roles)
 
 

@@ -12,12 +12,20 @@ from .table import filled, flags, integers, operation
 
 
 @operation("Times")
-def times(C: Any, a: Any, b: Any, *, outputRank: float = 1, inferInputRankToMap: float = -1, name: str) -> Any:
-    """The product of a matrix or tensor and a column, or columns; a matrix as wide as all of b flattens it."""
+def times(
+    C: Any, a: Any, b: Any, *, outputRank: float = 1, inferInputRankToMap: float = -1, resultShape: Any = None,
+    name: str,
+) -> Any:
+    """The product of a matrix or tensor and a column, or columns; a matrix as wide as all of b flattens it.
+
+    `resultShape`: what is known of it where a loop looks back at it.
+    """
     if len(a.shape) == 2 and len(b.shape) > 1 and a.shape[0] == math.prod(b.shape) != b.shape[-1]:
         b = C.reshape(b, (a.shape[0],))
     if b.shape == (1, 1):  # a is a column, whose number of axes may be unknown yet
         return C.element_times(a, b, name=name)
+    if outputRank == 0:
+        return C.squeeze(C.times(b, C.reshape(a, (*a.shape, 1))), -1, name=name)
     return C.times(b, a, output_rank=int(outputRank), infer_input_rank_to_map=int(inferInputRankToMap), name=name)
 
 

@@ -61,6 +61,10 @@ def _streams(block: Block) -> list[Block]:
 
 
 def _deserializer(stream: Block) -> list[Any]:
+    if lattices := next((key for key in ("denlatTocFile", "numlatTocFile") if key in stream), None):
+        raise ConfigError(f"{stream.path()} has {lattices}: HTKMLFReader reads no lattices here. Use deserializers of "
+                          "types HTKFeatureDeserializer, HTKMLFDeserializer and LatticeDeserializer, and "
+                          "LatticeSequenceWithSoftmax as the criterion")
     if "mlfFile" in stream or "mlfFileList" in stream:
         return [_labels(stream)]
     return [_features(stream)] if "scpFile" in stream else []

@@ -55,28 +55,31 @@ def _by_length(sentences: Pieces, size: int, limit: int) -> list[Pieces]:
 
 
 def understanding_corpus(block: Block) -> Corpus:
-    """The text of a LUSequenceReader block: lines of a word and its label, sentences apart by blank lines."""
+    """The text of a LUSequenceReader block: lines of words and a label, sentences apart by blank lines."""
     path, words, labels = block.text("file"), _part(block, "labelIn"), _part(block, "labels")
     vocabulary, classes = _tokens(words), _tokens(labels)
     find = _finder(vocabulary, block.text("unk", "<unk>"), "the token file of labelIn")
     find_label = _finder(classes, None, "the token file of labels")
     replaced = _word_map(block) if words.flag("useWordMap", False) else {}
     ending = words.text("endSequence", "")
-    indices, outputs, ends = [], [], []
+    indices: list[list[int]] = []
+    outputs, ends = [], []
     for number, line in _lines(path):
-        columns = line.split()
-        if len(columns) not in (0, 2):
-            raise ConfigError(f"{path}, line {number}: '{line.strip()}' is no word with its label; files with other "
-                              "columns are not supported")
-        if columns:
-            indices.append(find(replaced.get(columns[0], columns[0]), path, number))
-            outputs.append(find_label(columns[1], path, number))
-        if not columns or columns[0] == ending:
+        *inputs, label = line.split() or [""]
+        if label:
+            width = len(indices[0]) if indices else max(len(inputs), 1)
+            if len(inputs) != width:
+                raise ConfigError(f"{path}, line {number}: '{line.strip()}' is not {width} word{'s' * (width > 1)} and "
+                                  "a label")
+            indices.append([find(replaced.get(word, word), path, number) for word in inputs])
+            outputs.append(find_label(label, path, number))
+        if not label or inputs[0] == ending:
             ends.append(len(indices))
     bounds = np.unique([0, *ends, len(indices)])
     sentences = np.stack([bounds[:-1], bounds[1:]], 1)
     offsets = [int(offset) for offset in block.array("wordContext")] or [0]
-    features = _in_context(np.array(indices, np.int64), sentences, offsets, len(vocabulary))
+    columns = np.array(indices, np.int64).reshape(len(outputs), -1)
+    features = _in_context(columns, sentences, offsets, len(vocabulary))
     together = max(block.integer("nbruttsineachrecurrentiter", 1), 1)
     equal = block.flag("equalLength", True)
     return Corpus(
@@ -95,12 +98,15 @@ def _cut(sentences: Pieces, longest: int) -> Pieces:
 
 
 def _in_context(words: np.ndarray, sentences: Pieces, offsets: Sequence[int], size: int) -> Rows:
-    """One-hot vectors of the words at some offsets; beyond its ends a sentence goes on with its first or last word."""
+    """One-hot vectors of the words at some offsets; beyond its ends a sentence goes on with its first or last word.
+
+    `words`: [places x columns]; the columns of a place stand beside each other.
+    """
     lengths = np.diff(sentences)[:, 0]
     first, last = np.repeat(sentences[:, 0], lengths), np.repeat(sentences[:, 1] - 1, lengths)
     places = np.arange(len(words))
-    columns = [words[np.clip(places + offset, first, last)] + i * size for i, offset in enumerate(offsets)]
-    return one_hot(np.stack(columns, 1), size * len(offsets))
+    columns = np.concatenate([words[np.clip(places + offset, first, last)] for offset in offsets], 1)
+    return one_hot(columns + size * np.arange(columns.shape[1]), size * columns.shape[1])
 
 
 def _with_classes(words: np.ndarray, groups: np.ndarray) -> np.ndarray:
