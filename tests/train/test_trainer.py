@@ -9,6 +9,7 @@ from scipy.sparse import csr_matrix
 import cntkjax as C
 from cntkjax.engine.plan.plan import Plan
 from cntkjax.engine.train.step import Step
+from tests.engine.train.training import network
 
 
 def regression(width=3):
@@ -345,3 +346,28 @@ def test_a_list_is_the_data_of_a_single_argument():
     for data in [[1, 2, 3], [4, 5, 6]], list(np.ones((2, 3), np.float32)):
         trainer.train_minibatch(data)
         assert trainer.previous_minibatch_sample_count == 2
+
+
+@pytest.mark.parametrize(("options", "says"), [
+    ({"accumulate": 0}, "at least 1, not 0"),
+    ({"accumulate": 2.0}, "at least 1, not 2.0"),
+    ({"precision": "float8"}, "not 'float8'"),
+])
+def test_wrong_options_are_errors(options, says):
+    with pytest.raises(ValueError, match=says):
+        network(**options)
+
+
+def test_options_that_conflict_with_a_model_are_errors():
+    x = C.input_variable(2, dtype=np.float64)
+    loss = C.square(x * C.parameter(2, dtype=np.float64))
+    trainer = C.Trainer(None, (loss, None), C.sgd(loss.parameters, 0.1), precision="bfloat16")
+    with pytest.raises(ValueError, match="double precision"):
+        trainer.train_minibatch({x: [[1.0, 2.0]]})
+
+    class Mine(C.learners.UserLearner):
+        def update(self, gradient_values, training_sample_count, sweep_end):
+            return True
+
+    with pytest.raises(ValueError, match="UserLearner takes every step"):
+        network(lambda p: Mine(p, 0.1), precision="float16")

@@ -33,22 +33,6 @@ def test_packing_and_unpacking_gives_the_sequences_back(lengths, has_loop):
         np.testing.assert_array_equal(sequence, samples[begin:end])
 
 
-@given(lengths_lists, st.booleans())
-@settings(max_examples=40)
-def test_layout_inside_the_program_agrees_with_the_grid(lengths, has_loop):
-    lengths = np.array(lengths, np.int32)
-    grid = grid_of(lengths, has_loop)
-    layout = grid.layout
-    cells = layout.seq, layout.position, layout.mask, layout.remaining
-    seq, position, mask, remaining = map(np.asarray, cells)
-    assert mask.sum() == lengths.sum()
-    for i, (row, start, n) in enumerate(zip(grid.row, grid.start, lengths, strict=False)):
-        cells = slice(start, start + n), row
-        assert (seq[cells] == i).all() and mask[cells].all()
-        np.testing.assert_array_equal(position[cells], np.arange(n))
-        np.testing.assert_array_equal(remaining[cells], np.arange(n)[::-1])
-
-
 @given(lengths_lists, st.integers(1, 30), st.integers(0, 60))
 @settings(max_examples=60)
 def test_first_fit_never_overlaps(lengths, rows, room):

@@ -6,9 +6,6 @@ import numpy as np
 import pytest
 
 import cntkjax as C
-from cntkjax.engine.lower.tilings import tilings_of
-from cntkjax.engine.plan.parts import Loop
-from cntkjax.engine.plan.plan import Plan
 
 LENGTHS = [[4], [5, 2, 3], [1, 1, 7, 2, 2, 3]]
 
@@ -178,54 +175,12 @@ def test_delay_outside_of_loops_shifts_each_sequence(grid, delay, shift):
         np.testing.assert_array_equal(value, expected)
 
 
-def test_cycle_without_a_delay_is_an_error():
-    x = C.sequence.input_variable(2)
-    h = C.placeholder(shape=2)
-    bad = C.tanh(x + h)
-    bad.replace_placeholders({h: bad})
-    with pytest.raises(ValueError, match="cycle without a delayed value"):
-        bad.eval({x: sequences([2], 2)})
-
-
-def test_loop_that_looks_both_ways_is_an_error():
-    x = C.sequence.input_variable(2)
-    h = C.placeholder(shape=2)
-    bad = C.tanh(x + C.sequence.past_value(h) + C.sequence.future_value(h))
-    bad.replace_placeholders({h: bad})
-    with pytest.raises(ValueError, match="both back and ahead"):
-        bad.eval({x: sequences([2], 2)})
-
-
 def test_a_state_takes_its_free_dimension_from_any_input_of_the_loop():
     x = C.sequence.input_variable((C.FreeDimension, 4))
     weights = C.parameter(init=np.ones((4, 2), np.float32))
     summed = C.sequence.last(C.layers.Recurrence(C.plus)(C.times(x, weights)))
     data = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     np.testing.assert_allclose(summed.eval({x: [data]})[0], data.sum((0, 2))[:, None].repeat(2, 1))
-
-
-@pytest.mark.parametrize(
-    ("slices", "tiled"), [([(0, 1), (3, 4), (1, 3)], 3), ([(0, 2), (1, 4)], 0), ([(0, 2), (2, 3)], 0)], ids=str
-)
-def test_slices_that_tile_a_state_are_split_at_once(grid, slices, tiled):
-    x, state = C.sequence.input_variable(4, needs_gradient=True), C.placeholder()
-    h = x + C.sequence.past_value(state)
-    out = C.tanh(h) + C.tanh(sum((i + 1) * C.reduce_sum(C.slice(h, 0, *bounds)) for i, bounds in enumerate(slices)))
-    out.replace_placeholders({state: out.output})
-    (loop,) = [part for part in Plan(out.outputs).parts if isinstance(part, Loop)]
-    assert len(tilings_of(loop.nodes)) == tiled
-    data = sequences([3, 2], 4)
-
-    def reference(d):
-        before, states = jnp.zeros(4), []
-        for now in d:
-            h = now + before
-            before = jnp.tanh(h) + jnp.tanh(sum((i + 1) * h[a:b].sum() for i, (a, b) in enumerate(slices)))
-            states.append(before)
-        return jnp.stack(states)
-
-    for gradient, d in zip(out.grad({x: data}, wrt=[x]), data, strict=True):
-        np.testing.assert_allclose(gradient, jax.grad(lambda d: reference(d).sum())(d), rtol=1e-4, atol=1e-5)
 
 
 def test_convolutions_of_a_state_learn_as_the_loop_unrolled_does():

@@ -1,12 +1,14 @@
 """Scans that save each residual once: the gradients are those of JAX, with fewer arrays."""
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
 
 from cntkjax.engine.lower import scans
+from cntkjax.engine.lower.scans import unrolled_steps
 from cntkjax.engine.xla.platform import lowering_for
 
 TIME, ROWS, SIZE = 5, 2, 3
@@ -127,3 +129,15 @@ def test_on_gpus_a_loop_stacks_one_array_of_each_type():
     for array, place in zip(arrays, places, strict=True):
         np.testing.assert_array_equal(scans._part(joined, place, steps=False), array)
         np.testing.assert_array_equal(scans._part([a[None] for a in joined], place)[0], array)
+
+
+def test_loops_are_unrolled_within_a_budget_that_counts_the_steps_that_remain():
+    assert unrolled_steps(60, 10) == 1  # on a CPU
+    with lowering_for("gpu"):
+        assert [unrolled_steps(steps, 30) for steps in (32, 20, 60, 8, 1)] == [16, 10, 15, 8, 1]
+        assert unrolled_steps(31, 30) == 15  # and one more
+        assert unrolled_steps(59, 30) == 11  # and four
+        assert unrolled_steps(20, 50) == 5  # four iterations, as six and two more are, with fewer copies
+        assert unrolled_steps(32, 60) == 8 and unrolled_steps(32, 5000) == 1
+        (size,) = jax.export.symbolic_shape("n")
+        assert unrolled_steps(size, 30) == 1

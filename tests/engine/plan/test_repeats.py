@@ -7,10 +7,8 @@ import cntk as C
 from cntkjax.engine.plan import repeats
 from cntkjax.engine.plan.plan import Plan
 from cntkjax.engine.plan.repeats import Repeat
-from cntkjax.engine.run.program_cache import programs
 
 STEPS, WIDTH = 14, 3
-DATA = np.random.default_rng(0).normal(size=(5, STEPS, WIDTH)).astype(np.float32)
 
 
 def weight(*shape):
@@ -91,38 +89,12 @@ def found(network):
     return [item for item in repeats.repeats(plan.parts, plan.outputs) if isinstance(item, Repeat)]
 
 
-def trained(network):
-    """Losses, and all parameters after three steps; and the values of an evaluation."""
-    programs.clear()
-    C.cntk_py.set_fixed_random_seed(1)
-    x = C.input_variable((STEPS, WIDTH))
-    h = C.combine([network(x)])
-    learner = C.sgd(h.parameters, C.learning_parameter_schedule_per_sample(0.05))
-    trainer = C.Trainer(h, (C.reduce_sum(C.square(h)), None), [learner])
-    losses = []
-    for _ in range(3):
-        trainer.train_minibatch({x: DATA})
-        losses.append(trainer.previous_minibatch_loss_average)
-    values = h.eval({x: DATA})
-    programs.clear()
-    return [losses, values, *(p.value for p in h.parameters)]
-
-
 @pytest.mark.parametrize(("name", "carried"), [
     ("gru", 1), ("lstm", 2), ("layers", 1), ("skips", 2), ("nothing own", 1)
 ])
 def test_equal_pieces_one_after_the_other_are_found(name, carried):
     (repeat,) = found(NETWORKS[name])
     assert len(repeat.carried) == carried and len(repeat.pieces) >= STEPS - 3
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_repeated_pieces_train_as_the_same_pieces_one_by_one(name, monkeypatch):
-    rolled = trained(NETWORKS[name])
-    monkeypatch.setattr(repeats, "LEAST_PIECES", 1000)
-    assert not found(NETWORKS[name])
-    for value, expected in zip(rolled, trained(NETWORKS[name]), strict=True):
-        np.testing.assert_allclose(value, expected, rtol=2e-6, atol=1e-7)
 
 
 def test_random_numbers_and_statistics_are_not_repeated():
@@ -133,19 +105,3 @@ def test_random_numbers_and_statistics_are_not_repeated():
 def test_large_weights_are_not_copied_to_one_array():
     wide = C.layers.For(range(30), lambda: [C.layers.Dense(200), C.layers.Dense(200, C.tanh)])
     assert not found(wide)
-
-
-def test_a_gradient_in_the_graph_of_repeated_pieces_is_that_of_numpy():
-    x, w = C.input_variable(4), C.parameter(4, init=0.5)
-    h = x
-    for _ in range(40):
-        h = h + 0.1 * C.tanh(h * w)
-    data = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
-    value, slope = data.astype(float), np.ones((2, 4))
-    for _ in range(40):
-        t = np.tanh(value * 0.5)
-        slope, value = slope * (1 + 0.1 * (1 - t**2) * 0.5), value + 0.1 * t
-    plan = Plan(h.outputs)
-    assert len(repeats.repeats(plan.parts, plan.outputs)) < 20
-    np.testing.assert_allclose(h.eval({x: data}), value, rtol=1e-5)
-    np.testing.assert_allclose(h.grad({x: data}, wrt=[x]), slope, rtol=1e-5)

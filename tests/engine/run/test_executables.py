@@ -1,7 +1,5 @@
 """Executables: compiled when needed or ahead of that, for inputs of any kind, and run by one call in C."""
 
-import functools
-import gc
 import os
 import subprocess
 import sys
@@ -11,17 +9,14 @@ import time
 import jax
 import numpy as np
 import pytest
-from jax.extend.core import ClosedJaxpr
 
 import cntkjax as C
 from cntkjax.engine.data.ragged import Ragged
 from cntkjax.engine.lower.carry import Memory
-from cntkjax.engine.run import compiling, quick_starts
+from cntkjax.engine.run import quick_starts
 from cntkjax.engine.run.executables import Executables
 from cntkjax.engine.run.program import Program
 from cntkjax.engine.run.program_cache import plan_of
-from cntkjax.engine.xla import compiler
-from cntkjax.engine.xla.background import Background
 
 ONES = (np.ones(3, np.float32),)
 SHAPES = (jax.ShapeDtypeStruct((3,), np.float32),)
@@ -118,22 +113,6 @@ def test_double_precision_holds_in_the_background():
         assert float(executables.get("key", (np.ones(()),)).run(np.ones(()))) == 1 / 3
 
 
-def test_tasks_that_have_not_begun_are_dropped_at_the_end():
-    background, begun, go_on, done = Background("tasks"), threading.Event(), threading.Event(), []
-
-    def task():
-        begun.set()
-        go_on.wait()
-        done.append("first")
-
-    background.submit(task)
-    background.submit(lambda: done.append("second"))
-    begun.wait()
-    threading.Timer(0.05, go_on.set).start()
-    background._stop()
-    assert done == ["first"]
-
-
 def program():
     """A program that adds to what it is donated."""
     x = C.input_variable(2)
@@ -194,16 +173,6 @@ def test_a_program_starts_quick_if_it_is_small_and_may(quick_elements, quick_sta
     assert (executable.allowance.left == 1) if is_quick else (executable.allowance.left > 1e9)
 
 
-@pytest.mark.parametrize("size, count, expected", [(20, 5, "small"), (21, 5, "compiler"), (10, 11, "compiler")])
-def test_the_options_depend_on_what_a_program_computes_alone(monkeypatch, size, count, expected):
-    """Not on whether it is needed now or compiled in the background, so that training resumes bit for bit."""
-    monkeypatch.setattr(compiling, "_SMALL_ELEMENTS", 100)
-    monkeypatch.setattr(compiling, "_SMALL_OPERATIONS", 10)
-    traced = jax.jit(lambda x: functools.reduce(lambda y, _: jax.lax.sin(y), range(count), x)).trace(np.ones(size, "f"))
-    options, runs = compiling._options_for(traced.jaxpr.jaxpr, quickly=False)
-    assert (options, runs) == (getattr(compiler, f"{expected}_options")(), 0)
-
-
 def test_what_is_compiled_in_the_background_is_compiled_thoroughly(quick_elements):
     executables = Executables(lambda x: 2 * x, is_double=False, quick_start=True)
     executables.compile_in_background("key", SHAPES)
@@ -228,11 +197,3 @@ def test_of_a_small_program_that_was_compiled_its_executable_alone_stays():
         capture_output=True, text=True, check=True,
     )
     assert int(process.stdout) < 25e6  # 40 programs
-
-
-def test_functions_that_were_traced_within_programs_are_forgotten(monkeypatch):
-    monkeypatch.setattr(compiling, "_KEPT_TRACES", 1)
-    monkeypatch.setenv("CNTKJAX_CACHE_DIR", "")
-    for n in range(1, 41):
-        C.reduce_sum(C.constant(1, shape=(n, 3)), axis=0).eval()
-    assert sum(type(o) is ClosedJaxpr for o in gc.get_objects()) < 20

@@ -5,7 +5,6 @@ import gc
 import jax
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
 import cntkjax as C
 from cntkjax.engine.run.program_cache import programs
@@ -46,23 +45,6 @@ def test_all_smaller_minibatches_share_one_program():
     values = []
     assert compilations(lambda: values.append(f.eval({x: np.ones((40, 3))}))) == 0
     assert values[0].shape == (40, 2)
-
-
-def test_graphs_of_the_same_structure_share_a_program():
-    x, f = dense_model(0)
-    first = f.eval({x: np.ones((5, 3))})
-    y, g = dense_model(1)
-    second = []
-    assert compilations(lambda: second.append(g.eval({y: np.ones((5, 3))}))) <= 1  # the transfer of the parameter
-    assert not np.allclose(first, second[0])
-
-
-def test_attributes_and_shapes_distinguish_structures():
-    x = C.sequence.input_variable(1)
-    data = [[[1.0], [2.0], [3.0]]]
-    for step in (1, 2):
-        expected = [[0]] * step + data[0][: 3 - step]
-        np.testing.assert_array_equal(C.sequence.past_value(x, time_step=step).eval({x: data})[0], expected)
 
 
 @pytest.mark.parametrize("directory", ["", None])
@@ -134,17 +116,3 @@ def test_an_evaluated_graph_can_be_collected():
     del x, f
     gc.collect()
     assert reference() is None
-
-
-@pytest.mark.parametrize("input_variable", [C.input_variable, C.sequence.input_variable])
-def test_gradients_of_sparse_arguments_are_dense(input_variable):
-    """The first numbers are CNTK's, which supports only products here."""
-    x, w = input_variable(3, is_sparse=True), C.parameter(init=np.arange(6).reshape(3, 2))
-    data = sp.csr_matrix(np.array([[0, 1, 0], [2, 0, 0]], np.float32))
-    feed = {x: [data] if x.sequence_axis else data}
-    product, twice = C.times(x, w), C.reduce_sum(x * 2)
-    np.testing.assert_array_equal(np.reshape(product.grad(feed, [x]), (2, 3)), [[1, 5, 9], [1, 5, 9]])
-    np.testing.assert_array_equal(np.reshape(twice.grad(feed, [x]), (2, 3)), np.full((2, 3), 2))
-    gradients = product.grad(feed, [x, w])
-    assert np.reshape(gradients[x], (2, 3)).tolist() == [[1, 5, 9]] * 2
-    assert gradients[w].tolist() == [[2, 2], [1, 1], [0, 0]]

@@ -1,6 +1,5 @@
 """Stored executables: what an earlier process compiled is loaded without tracing it; what is damaged is not run."""
 
-import json
 import pickle
 import subprocess
 import sys
@@ -10,7 +9,6 @@ from concurrent.futures import wait
 
 import jax
 import numpy as np
-import optax
 import pytest
 
 from cntkjax.engine.run import stored_executables
@@ -18,7 +16,6 @@ from cntkjax.engine.run.compiling import Computation
 from cntkjax.engine.run.executables import Executables
 from cntkjax.engine.run.handover import captured
 from cntkjax.engine.run.program_cache import programs
-from cntkjax.engine.run.structures import decoded, encoded
 from cntkjax.engine.xla import cache, private_names
 
 ONES = np.ones(3, np.float32)
@@ -250,32 +247,6 @@ def test_a_folder_on_which_nothing_can_be_written_has_one_warning(monkeypatch, f
     with pytest.warns(RuntimeWarning) as warned:
         assert Doubling()() == Doubling()() == [2, 2, 2]
     assert len(warned) == 1
-
-
-@pytest.mark.parametrize("tree", [
-    (1, [2, None], {"b": 3, "a": (4,)}), {3: 1, 1: 2}, optax.adam(0.1).init([ONES]), optax.EmptyState(),
-    captured([1, 2]), optax.named_chain(("a", optax.trace(0.9)), ("b", optax.identity())).init([ONES]),
-], ids=["tuple", "dict", "adam", "empty", "captured", "named"])
-def test_structures_are_restored(tree):
-    structure = jax.tree.structure(tree)
-    assert decoded(json.loads(json.dumps(encoded(structure)))) == structure
-
-
-def test_structures_with_static_fields_are_restored():
-    from cntkjax.engine.data.sparse import Sparse
-    from cntkjax.engine.lower.rows import Rows
-
-    structure = jax.tree.structure([Rows(ONES, ONES, 7), Sparse(ONES, None, (2, 3), np.dtype(np.float32))])
-    assert decoded(json.loads(json.dumps(encoded(structure)))) == structure
-
-
-@pytest.mark.parametrize("value", [
-    ["record", "os", "stat_result"], ["record", "cntkjax.engine.xla.cache", "Store", "folder", 1], ["eval", "1"],
-    ["record", "cntkjax.engine.xla.cache", "nothing"],
-])
-def test_only_records_of_known_packages_are_restored(value):
-    with pytest.raises((ValueError, KeyError, AttributeError)):
-        decoded(value)
 
 
 TRAINING = """

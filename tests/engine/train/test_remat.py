@@ -10,6 +10,7 @@ from cntkjax.engine.lower.values import Context, Traced
 from cntkjax.engine.plan.plan import Plan
 from cntkjax.engine.train.remat import execute_in_segments
 from cntkjax.graph.variable import value_of
+from tests.engine.train.training import SIZES, Y, network, train
 
 
 def residual_bytes(depth, run):
@@ -50,3 +51,27 @@ def test_recurrences_over_rows_of_several_sequences(grid):
 
     for rematerialized, expected in zip(trained(rematerialize=True), trained(), strict=True):
         np.testing.assert_allclose(rematerialized, expected, rtol=1e-5)
+
+
+def test_rematerialization_changes_no_values():
+    exact, again = (train(network(depth=5, **options), SIZES[:3]) for options in ({}, {"rematerialize": True}))
+    for a, b in zip(exact, again, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
+
+
+def test_rematerialization_of_sequences_with_state():
+    results = []
+    for options in {}, {"rematerialize": True}:
+        x, y = C.sequence.input_variable(9, is_sparse=True), C.input_variable(3)
+        h = C.layers.Embedding(4, init=C.glorot_uniform(seed=1))(x)
+        h = C.layers.Dropout(0.2, seed=5)(h)
+        h = C.layers.Recurrence(C.layers.GRU(4, init=C.glorot_uniform(seed=2)))(h)
+        gathered = C.sequence.gather(h, C.greater(C.reduce_sum(h), -9))
+        h = C.layers.BatchNormalization()(C.sequence.last(gathered))
+        loss = C.squared_error(C.layers.Dense(3, init=C.glorot_uniform(seed=3))(h), y)
+        trainer = C.Trainer(None, (loss, None), C.momentum_sgd(loss.parameters, 0.1, 0.9), **options)
+        for _ in range(3):
+            trainer.train_minibatch({x: C.Value.one_hot([[1, 2, 3], [4, 1]], 9), y: Y[:2]})
+        results.append([p.value for p in (*loss.parameters, *loss.constants)])
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)

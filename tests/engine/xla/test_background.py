@@ -78,3 +78,17 @@ def test_a_process_ends_when_its_tasks_have_even_if_a_thread_was_begun_in_an_int
     assert run.stdout == "finished\n", run.stderr
 
 
+def test_tasks_that_have_not_begun_are_dropped_at_the_end():
+    background, begun, go_on, done = Background("tasks"), threading.Event(), threading.Event(), []
+
+    def task():
+        begun.set()
+        go_on.wait()
+        done.append("first")
+
+    background.submit(task)
+    background.submit(lambda: done.append("second"))
+    begun.wait()
+    threading.Timer(0.05, go_on.set).start()
+    background._stop()
+    assert done == ["first"]

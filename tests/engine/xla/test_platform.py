@@ -12,7 +12,6 @@ from jax.sharding import SingleDeviceSharding
 import cntk as C
 from benchmarks.tracing import trace_for
 from cntkjax.engine.lower.rows import sum_rows
-from cntkjax.engine.lower.scans import unrolled_steps
 from cntkjax.engine.run.program_cache import programs
 from cntkjax.engine.xla.platform import LOWERINGS, lowering, lowering_for, platform
 
@@ -244,18 +243,6 @@ def test_both_lowerings_evaluate_alike(name):
     for one, other in zip(value("cpu"), value("gpu"), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
     programs.clear()
-
-
-def test_loops_are_unrolled_within_a_budget_that_counts_the_steps_that_remain():
-    assert unrolled_steps(60, 10) == 1  # on a CPU
-    with lowering_for("gpu"):
-        assert [unrolled_steps(steps, 30) for steps in (32, 20, 60, 8, 1)] == [16, 10, 15, 8, 1]
-        assert unrolled_steps(31, 30) == 15  # and one more
-        assert unrolled_steps(59, 30) == 11  # and four
-        assert unrolled_steps(20, 50) == 5  # four iterations, as six and two more are, with fewer copies
-        assert unrolled_steps(32, 60) == 8 and unrolled_steps(32, 5000) == 1
-        (size,) = jax.export.symbolic_shape("n")
-        assert unrolled_steps(size, 30) == 1
 
 
 @pytest.fixture

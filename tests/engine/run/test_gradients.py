@@ -1,10 +1,26 @@
-"""Batches are padded with empty sequences where that saves a compilation. These must not contribute to gradients."""
+"""Gradients outside of training: of sparse arguments, and of batches that are padded."""
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import cntkjax as C
 from cntkjax import sequence as S
+
+
+@pytest.mark.parametrize("input_variable", [C.input_variable, C.sequence.input_variable])
+def test_gradients_of_sparse_arguments_are_dense(input_variable):
+    """The first numbers are CNTK's, which supports only products here."""
+    x, w = input_variable(3, is_sparse=True), C.parameter(init=np.arange(6).reshape(3, 2))
+    data = sp.csr_matrix(np.array([[0, 1, 0], [2, 0, 0]], np.float32))
+    feed = {x: [data] if x.sequence_axis else data}
+    product, twice = C.times(x, w), C.reduce_sum(x * 2)
+    np.testing.assert_array_equal(np.reshape(product.grad(feed, [x]), (2, 3)), [[1, 5, 9], [1, 5, 9]])
+    np.testing.assert_array_equal(np.reshape(twice.grad(feed, [x]), (2, 3)), np.full((2, 3), 2))
+    gradients = product.grad(feed, [x, w])
+    assert np.reshape(gradients[x], (2, 3)).tolist() == [[1, 5, 9]] * 2
+    assert gradients[w].tolist() == [[2, 2], [1, 1], [0, 0]]
+
 
 FUNCTIONS = {
     "maximum": S.reduce_max,

@@ -1,0 +1,54 @@
+"""Repeated pieces of a graph, computed as one scan, are the same as the pieces one by one."""
+
+import numpy as np
+import pytest
+
+import cntk as C
+from cntkjax.engine.plan import repeats
+from cntkjax.engine.plan.plan import Plan
+from cntkjax.engine.run.program_cache import programs
+from tests.engine.plan.test_repeats import NETWORKS, STEPS, WIDTH, found
+
+DATA = np.random.default_rng(0).normal(size=(5, STEPS, WIDTH)).astype(np.float32)
+
+
+def trained(network):
+    """Losses, and all parameters after three steps; and the values of an evaluation."""
+    programs.clear()
+    C.cntk_py.set_fixed_random_seed(1)
+    x = C.input_variable((STEPS, WIDTH))
+    h = C.combine([network(x)])
+    learner = C.sgd(h.parameters, C.learning_parameter_schedule_per_sample(0.05))
+    trainer = C.Trainer(h, (C.reduce_sum(C.square(h)), None), [learner])
+    losses = []
+    for _ in range(3):
+        trainer.train_minibatch({x: DATA})
+        losses.append(trainer.previous_minibatch_loss_average)
+    values = h.eval({x: DATA})
+    programs.clear()
+    return [losses, values, *(p.value for p in h.parameters)]
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_repeated_pieces_train_as_the_same_pieces_one_by_one(name, monkeypatch):
+    rolled = trained(NETWORKS[name])
+    monkeypatch.setattr(repeats, "LEAST_PIECES", 1000)
+    assert not found(NETWORKS[name])
+    for value, expected in zip(rolled, trained(NETWORKS[name]), strict=True):
+        np.testing.assert_allclose(value, expected, rtol=2e-6, atol=1e-7)
+
+
+def test_a_gradient_in_the_graph_of_repeated_pieces_is_that_of_numpy():
+    x, w = C.input_variable(4), C.parameter(4, init=0.5)
+    h = x
+    for _ in range(40):
+        h = h + 0.1 * C.tanh(h * w)
+    data = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
+    value, slope = data.astype(float), np.ones((2, 4))
+    for _ in range(40):
+        t = np.tanh(value * 0.5)
+        slope, value = slope * (1 + 0.1 * (1 - t**2) * 0.5), value + 0.1 * t
+    plan = Plan(h.outputs)
+    assert len(repeats.repeats(plan.parts, plan.outputs)) < 20
+    np.testing.assert_allclose(h.eval({x: data}), value, rtol=1e-5)
+    np.testing.assert_allclose(h.grad({x: data}, wrt=[x]), slope, rtol=1e-5)

@@ -1,0 +1,31 @@
+"""The compilation of a function: the options that it gets, and what is kept of tracing it."""
+
+import functools
+import gc
+
+import jax
+import numpy as np
+import pytest
+from jax.extend.core import ClosedJaxpr
+
+import cntkjax as C
+from cntkjax.engine.run import compiling
+from cntkjax.engine.xla import compiler
+
+
+@pytest.mark.parametrize("size, count, expected", [(20, 5, "small"), (21, 5, "compiler"), (10, 11, "compiler")])
+def test_the_options_depend_on_what_a_program_computes_alone(monkeypatch, size, count, expected):
+    """Not on whether it is needed now or compiled in the background, so that training resumes bit for bit."""
+    monkeypatch.setattr(compiling, "_SMALL_ELEMENTS", 100)
+    monkeypatch.setattr(compiling, "_SMALL_OPERATIONS", 10)
+    traced = jax.jit(lambda x: functools.reduce(lambda y, _: jax.lax.sin(y), range(count), x)).trace(np.ones(size, "f"))
+    options, runs = compiling._options_for(traced.jaxpr.jaxpr, quickly=False)
+    assert (options, runs) == (getattr(compiler, f"{expected}_options")(), 0)
+
+
+def test_functions_that_were_traced_within_programs_are_forgotten(monkeypatch):
+    monkeypatch.setattr(compiling, "_KEPT_TRACES", 1)
+    monkeypatch.setenv("CNTKJAX_CACHE_DIR", "")
+    for n in range(1, 41):
+        C.reduce_sum(C.constant(1, shape=(n, 3)), axis=0).eval()
+    assert sum(type(o) is ClosedJaxpr for o in gc.get_objects()) < 20
