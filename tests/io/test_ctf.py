@@ -4,14 +4,10 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from cntkjax.engine.data.ragged import Ragged, SparseRows
+from cntkjax.engine.data.ragged import Ragged
 from cntkjax.io import MinibatchSource
 from cntkjax.io._ctf import CTFFile
-from cntkjax.io._ctf_rows import Field, RowReporter, canonical, parse_row
-from cntkjax.io._ctf_vectorized import parse_rows
 
 pytestmark = pytest.mark.usefixtures("parser")
 A, B = "|x 1 2 |y 1\n", "|x 3 4 |y 2\n"
@@ -178,53 +174,8 @@ def test_chunks_hold_whole_sequences_and_lose_none(chunk, ids, ctf):
     assert all((file.sequence_lengths(i) == file.read_chunk(i)["x"].lengths).all() for i in range(file.num_chunks))
 
 
-def test_sequences_may_span_windows_of_the_index(ctf, monkeypatch):
-    text = "".join(f"{i // 3} |x {i}\n" for i in range(30))
-    index = CTFFile(ctf(text, x=1)).index
-    monkeypatch.setattr("cntkjax.io._ctf_index._WINDOW", 16)
-    for name in ("begins", "rows", "keys"):
-        np.testing.assert_array_equal(getattr(CTFFile(ctf(text, x=1)).index, name), getattr(index, name))
-
-
 def test_line_numbers_are_those_of_the_file(ctf):
     text = "\n" + A * 50 + "|x q 1 |y 2\n" + A * 50
     source = MinibatchSource(ctf(text, {"chunkSizeInBytes": 100}, x=2, y=1), randomize=False)
     with pytest.raises(RuntimeError, match="data0.ctf:52: "):
         source.next_minibatch(101)
-
-
-FIELDS = [Field(b"x", 2, False), Field(b"w", 5, True)]
-values = st.lists(st.integers(-99, 99).map(lambda i: str(i / 4)), max_size=2).map(" ".join)
-entries = st.dictionaries(st.integers(0, 4), st.integers(1, 9)).map(
-    lambda d: " ".join(f"{i}:{v}" for i, v in d.items())
-)
-samples = st.one_of(values.map("|x {}".format), entries.map("|w {}".format), st.just("|# 1 2"), st.just("|other 1:x"))
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.lists(samples, min_size=1, max_size=4, unique_by=lambda s: s[:3]), min_size=1, max_size=6))
-def test_vectorized_parsing_agrees_with_parsing_row_by_row(rows):
-    rows = [row if any(s[1] in "xw" for s in row) else [*row, "|x 1 2"] for row in rows]
-    lines = [(" ".join(row) + "\n").encode() for row in rows]
-    at_once = parse_rows(np.frombuffer(b"".join(lines), np.uint8), FIELDS)
-    one_by_one = [parse_row(line, i, FIELDS, RowReporter("", 0, 0, {}, 0)) for i, line in enumerate(lines)]
-    for k in range(len(FIELDS)):
-        assert at_once[k].rows.tolist() == np.concatenate([row[k].rows for row in one_by_one]).tolist()
-        assert at_once[k].too_short.tolist() == np.concatenate([row[k].too_short for row in one_by_one]).tolist()
-        data = [row[k].data for row in one_by_one]
-        if FIELDS[k].is_sparse:
-            assert at_once[k].data.to_dense().tolist() == SparseRows.concatenate(data).to_dense().tolist()
-        else:
-            assert at_once[k].data.tolist() == np.concatenate(data).tolist()
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 2)), max_size=5), max_size=4))
-def test_canonical_rows_have_sorted_unique_indices_and_no_zeros(rows):
-    indices, stored = (np.array([e[k] for row in rows for e in row], t) for k, t in ((0, np.int32), (1, np.float32)))
-    given_rows = SparseRows(np.cumsum([0] + [len(row) for row in rows]), indices, stored, 4)
-    result = canonical(given_rows)
-    np.testing.assert_array_equal(result.to_dense(), given_rows.to_dense())
-    assert result.values.all()
-    for a, b in zip(result.indptr[:-1], result.indptr[1:], strict=True):
-        assert (np.diff(result.indices[a:b]) > 0).all()

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from cntkjax.io import _build_native, _ctf_native, _ctf_parser, _ctf_vectorized
-from cntkjax.io._ctf_rows import Field, RowReporter
+from cntkjax.io import _ctf_native, _ctf_vectorized
+from cntkjax.io._ctf_rows import Field
 
 pytestmark = pytest.mark.usefixtures("compiled_parser")
 
@@ -58,29 +58,7 @@ def test_parsers_agree(text, data):
     assert_same(text, [slice(a, b) for a, b in pairwise(bounds)])
 
 
-@pytest.mark.filterwarnings("ignore:.*skipped")
-def test_malformed_rows_of_all_pieces_are_reported_in_order(monkeypatch):
-    text = b"".join(b"|x %d\n" % i if i % 7 else b"|x %d z\n|xx %d |x a\n" % (i, i) for i in range(1000))
-    expected = _ctf_parser.parse_chunk(text, FIELDS, RowReporter("f", 0, 1000, {}, 0))
-    monkeypatch.setattr(_ctf_parser, "_PIECE", 100)
-    reporter = RowReporter("f", 0, 1000, {}, 0)
-    samples = _ctf_parser.parse_chunk(text, FIELDS, reporter)
-    assert reporter.num_errors == 3 * 143
-    for a, b in zip(samples, expected, strict=True):
-        assert a.rows.tolist() == b.rows.tolist() and len(a.data) == len(b.data)
-    assert samples[2].data.ravel().tolist() == list(range(0, 1000, 7))
-    with pytest.raises(RuntimeError, match="^f:2: stream '[|]x'.*maximum number of allowed errors"):
-        _ctf_parser.parse_chunk(text, FIELDS, RowReporter("f", 0, 2, {}, 0))
-
-
 def test_a_library_of_another_version_is_not_used(tmp_path):
     assert _ctf_native._load(tmp_path / "missing.so") is None
     (tmp_path / "damaged.so").write_bytes(b"nothing")
     assert _ctf_native._load(tmp_path / "damaged.so") is None
-
-
-@pytest.mark.parametrize("command, problem", [("/no/compiler", "no C compiler"), ("false", "returned non-zero")])
-def test_without_a_compiler_that_works_nothing_is_built(tmp_path, monkeypatch, command, problem):
-    monkeypatch.setenv("CC", command)
-    assert problem in _build_native.build(tmp_path / "libctf.so")
-    assert list(tmp_path.iterdir()) == []

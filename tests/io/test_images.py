@@ -401,33 +401,3 @@ def test_both_decoders_give_the_same_pixels(listed, monkeypatch, mode):
     by_opencv = images(source([scale(52, 36)]))
     monkeypatch.setattr(_image_decoding, "opencv", lambda: None)
     np.testing.assert_array_equal(images(source([scale(52, 36)])), by_opencv)
-
-
-@pytest.mark.parametrize("options", [
-    {"format": "PNG"}, {"format": "JPEG"}, {"format": "JPEG", "progressive": True},
-    {"format": "JPEG", "exif": b"x" * 500},
-], ids=["PNG", "JPEG", "progressive", "with metadata"])
-def test_the_size_in_a_header_is_read_before_anything_is_decoded(options):
-    encoded = io.BytesIO()
-    Image.fromarray(PIXELS).save(encoded, **options)
-    header = _image_decoding._header(encoded.getvalue())
-    assert header is not None and (header.width, header.height) == (13, 9)
-    assert header.is_jpeg == (options["format"] == "JPEG") and header.end in encoded.getvalue()[-20:]
-
-
-@pytest.mark.parametrize("encoded", [b"", b"\xff\xd8", b"\xff\xd8" + b"\xff" * 50, b"\xff\xd8\xff\xda" + bytes(50),
-                                     b"\x89PNG\r\n\x1a\n" + bytes(50), b"BM" + bytes(50)])
-def test_what_is_no_header_is_left_to_pillow(encoded):
-    assert _image_decoding._header(encoded) is None
-
-
-@pytest.mark.parametrize("dtype", ["uint8", "float32"])
-@pytest.mark.parametrize("channels", [1, 3])
-def test_planes_and_mirrored_columns_are_the_same_with_and_without_opencv(dtype, channels, monkeypatch):
-    image = np.arange(5 * 8 * channels).reshape(5, 8, channels).astype(dtype)[:, 1:7]
-    planes = np.zeros((2, channels, 5, 6), np.float32)
-    _resize.store_planes(_resize.mirrored(image), planes[0])
-    monkeypatch.setattr(_resize, "opencv", lambda: None)
-    _resize.store_planes(_resize.mirrored(image), planes[1])
-    np.testing.assert_array_equal(planes[0], planes[1])
-    np.testing.assert_array_equal(planes[1], image[:, ::-1].transpose(2, 0, 1))

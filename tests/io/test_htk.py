@@ -15,10 +15,8 @@ from cntkjax.io import (
     MinibatchSource,
     StreamDef,
     StreamDefs,
-    _htk,
-    _mlf_vectorized,
 )
-from cntkjax.io._utterances import utterance_name
+from cntkjax.io._htk import HTKFeatures
 
 A, B = (np.random.default_rng(i).normal(size=(n, 3)).astype(np.float32) for i, n in enumerate((7, 4)))
 LABELS = {"utt1": [0, 0, 1, 1, 1], "utt2": [2, 1, 1, 1], "utt3": [2, 2, 2, 2, 2]}
@@ -286,47 +284,11 @@ def test_the_first_deserializer_cannot_be_broadcast(others):
         MinibatchSource([features(broadcast=True), *(make() for make in others)])
 
 
-def master_labels(random, ends="\n"):
-    """The text of a master label file, in all forms that are usual."""
-    lines = ["#!MLF!#"]
-    for number in range(30):
-        lines.append(f'"*/utterance {number}.lab"' if number % 3 else f'"folder/{number % 7}.rec"')
-        end, frames = 0, 0
-        for _ in range(random.integers(0, 9)):
-            frames += int(random.integers(1, 40))
-            begin, end = end, frames * 100_000 + int(random.integers(-50_000, 50_000))
-            rest = " -12.5 word" * int(random.integers(0, 2))
-            lines.append(f"{begin}{' ' * random.integers(1, 3)}{end}\t{random.choice(['sil', 'a', 'b_s3'])}{rest}")
-        lines += [".", *[""] * int(random.integers(0, 2))]
-    return ends.join(lines) + ends
-
-
-@pytest.mark.parametrize("ends", ["\n", "\r\n"], ids=["unix", "windows"])
-@pytest.mark.parametrize("seed", range(5))
-def test_labels_parsed_at_once_are_those_of_the_line_parser(tmp_path, monkeypatch, seed, ends):
-    numbers = {"sil": 0, "a": 1, "b_s3": 2}
-    path = tmp_path / "labels.mlf"
-    path.write_bytes(master_labels(np.random.default_rng(seed), ends).encode())
-    (tmp_path / "list").write_text("\n".join(numbers))
-    monkeypatch.setattr(_mlf_vectorized, "_BLOCK", 700)  # so that blocks begin within utterances
-    stream = {"dim": 3, "mlfFile": str(path), "labelMappingFile": str(tmp_path / "list")}
-    reader = _htk.MasterLabels({"input": {"y": stream}})
-    at_once = list(_mlf_vectorized.utterances(str(path), _mlf_vectorized.LabelTable(numbers), 100_000))
-    by_line = list(reader._utterances_by_line(str(path)))
-    assert len(by_line) == 30
-    assert [utterance_name(name.strip('"')) for name, _ in at_once] == [name for name, _ in by_line]
-    for (_, actual), (_, expected) in zip(at_once, by_line, strict=True):
-        np.testing.assert_array_equal(actual, expected)
-
-
-@pytest.mark.parametrize(
-    "text",
-    ['"a"\n0 100000 sil\n', '"a"\n0 100000 sil\n.\n0 1 sil\n.\n', '"a"\n0 100000 new\n.\n', '"a"\n0 100000\n.\n',
-     '"a"\n100000 200000 sil\n.\n', '"a"\n0 0x1 sil\n.\n', '"ä"\n0 100000 sil\n.\n', '"a"\r0 100000 sil\n.\n',
-     '"a"\n0 100000 sil\n"b"\n0 100000 sil\n.\n', ".\n"],
-    ids=repr,
-)
-def test_unusual_labels_are_left_to_the_line_parser(tmp_path, text):
-    (tmp_path / "labels.mlf").write_text("#!MLF!#\n" + text, encoding="utf-8")
-    with pytest.raises(_mlf_vectorized.Unusual):
-        list(_mlf_vectorized.utterances(str(tmp_path / "labels.mlf"), _mlf_vectorized.LabelTable({"sil": 0}), 100_000))
+@pytest.mark.parametrize("frames, chunks", [
+    ([20000] * 8, [5, 3]), ([89999, 1, 1], [3]), ([89999, 2, 1], [2, 1]), ([90000, 1, 1], [2, 1]),
+])
+def test_a_chunk_ends_with_the_utterance_that_exceeds_a_quarter_of_an_hour(frames, chunks, tmp_path):
+    scp = tmp_path / "f.scp"
+    scp.write_text("".join(f"u{i}=a.mfc[0,{n - 1}]\n" for i, n in enumerate(frames)))
+    (described,) = HTKFeatureDeserializer(StreamDefs(x=StreamDef(shape=3, scp=str(scp))))["_deserializers"]
+    assert HTKFeatures(described).chunk_sizes().tolist() == chunks

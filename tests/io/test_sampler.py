@@ -1,4 +1,4 @@
-"""Shuffled sequences come in CNTK's order. All literals were recorded from CNTK 2.7."""
+"""The order of sequences: shuffled as in CNTK, for each worker. All literals were recorded from CNTK 2.7."""
 
 import base64
 import struct
@@ -10,6 +10,7 @@ from PIL import Image
 import cntkjax as C
 from cntkjax.io import (
     Base64ImageDeserializer,
+    CTFDeserializer,
     HTKFeatureDeserializer,
     ImageDeserializer,
     MinibatchSource,
@@ -19,7 +20,57 @@ from cntkjax.io import (
     UserDeserializer,
     transforms,
 )
-from cntkjax.io._htk import HTKFeatures
+from cntkjax.io._batcher import Batcher
+from cntkjax.io._sampler import Sampler
+from tests.io.numbered import Numbered, batch, batcher
+
+
+def test_shuffling_depends_on_seed_and_sweep_only():
+    def sweeps(seed):
+        source = batcher([1] * 50, 5, randomize=True, window_in_chunks=2, seed=seed)
+        return [tuple(batch(source, 50)[0]) for _ in range(2)]
+
+    assert sweeps(1) == sweeps(1)
+    assert sweeps(1)[1] == sweeps(2)[0]
+    assert len({*sweeps(1), *sweeps(2), tuple(range(50))}) == 4
+
+
+@pytest.mark.parametrize("window", [{"window_in_chunks": 3}, {"window_in_samples": 30}])
+def test_only_the_chunks_of_a_window_are_in_memory(window):
+    deserializer = Numbered([1] * 60, 10)
+    source, chunk_counts = Batcher(Sampler(deserializer, randomize=True, **window), 2, 2**64, False), []
+    while batch(source, 4)[0]:
+        chunk_counts.append(len(deserializer._cache))
+    assert max(chunk_counts) <= 5
+    assert len(deserializer.reads) >= 20
+    assert not deserializer._cache
+
+
+def test_a_single_shuffled_chunk_goes_to_the_first_worker_as_in_cntk(tmp_path):
+    path = tmp_path / "one.ctf"
+    path.write_text("".join(f"|x {i}\n" for i in range(6)))
+
+    def num_samples(rank):
+        source = MinibatchSource(CTFDeserializer(str(path), StreamDefs(x=StreamDef("x", 1))), max_sweeps=1)
+        minibatch = source.next_minibatch(20, num_data_partitions=2, partition_index=rank)
+        return minibatch[source.streams.x].num_samples if minibatch else 0
+
+    assert [num_samples(0), num_samples(1)] == [6, 0]
+
+
+def test_shuffled_chunks_are_distributed_so_that_no_worker_reads_those_of_another():
+    sources = [batcher([1] * 60, 10, 1, randomize=True, window_in_chunks=4) for _ in range(2)]
+    shares = [{i // 6 for i in batch(source, 60, (2, rank))[0]} for rank, source in enumerate(sources)]
+    assert not shares[0] & shares[1]
+    assert len(shares[0] | shares[1]) == 10
+
+
+def test_data_that_fit_into_one_window_are_read_once():
+    deserializer = Numbered([1] * 60, 10)
+    source = Batcher(Sampler(deserializer, True, 128), 3, 2**64, True)
+    while batch(source, 7)[0]:
+        pass
+    assert sorted(deserializer.reads) == list(range(10))
 
 
 @pytest.fixture
@@ -176,16 +227,6 @@ def test_each_image_file_is_a_chunk(listed, window, seed):
 
 def test_embedded_images_have_chunks_of_bytes_like_text(listed):
     assert labels(lambda streams: Base64ImageDeserializer("embedded.txt", streams), 2, 0) == IMAGES[1, 0]
-
-
-@pytest.mark.parametrize("frames, chunks", [
-    ([20000] * 8, [5, 3]), ([89999, 1, 1], [3]), ([89999, 2, 1], [2, 1]), ([90000, 1, 1], [2, 1]),
-])
-def test_a_chunk_ends_with_the_utterance_that_exceeds_a_quarter_of_an_hour(frames, chunks, tmp_path):
-    scp = tmp_path / "f.scp"
-    scp.write_text("".join(f"u{i}=a.mfc[0,{n - 1}]\n" for i, n in enumerate(frames)))
-    (described,) = HTKFeatureDeserializer(StreamDefs(x=StreamDef(shape=3, scp=str(scp))))["_deserializers"]
-    assert HTKFeatures(described).chunk_sizes().tolist() == chunks
 
 
 def test_shuffling_of_frames(tmp_path):

@@ -1,6 +1,5 @@
-"""Large text files: indices are kept, and chunks are read ahead; what is read stays the same."""
+"""Chunks that are read ahead: what is read stays the same, and so are the errors."""
 
-import os
 import threading
 import time
 import warnings
@@ -8,8 +7,38 @@ import warnings
 import numpy as np
 import pytest
 
-from cntkjax.io import MinibatchSource, _ctf, _ctf_index, _kept_index
+from cntkjax.io import MinibatchSource, _ctf
+from cntkjax.io._batcher import Batcher
 from cntkjax.io._ctf import CTFFile
+from cntkjax.io._sampler import Sampler
+from tests.io.numbered import Numbered, batch
+
+
+def test_prefetched_chunks_are_the_next_ones():
+    deserializer = Numbered([1] * 6, 3)
+    source = Batcher(Sampler(deserializer), 2, 2**64, True)
+    assert [batch(source, 2)[0] for _ in range(7)] == [[0, 1], [2, 3], [4, 5], [0, 1], [2, 3], [4, 5], []]
+    assert deserializer.reads == [0, 1, 2, 0, 1, 2]
+
+
+def test_an_error_in_a_prefetched_chunk_is_raised_with_its_minibatch():
+    deserializer = Numbered([1] * 4, 2)
+    read = deserializer.read_chunk
+
+    def fails(chunk):
+        if chunk == 1:
+            raise RuntimeError("bad chunk")
+        return read(chunk)
+
+    deserializer._known_lengths[1] = np.ones(2, np.int32)
+    deserializer.read_chunk = fails
+    source = Batcher(Sampler(deserializer), 1, 2**64, True)
+    assert batch(source, 2)[0] == [0, 1]
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="bad chunk"):
+            batch(source, 2)
+    deserializer.read_chunk = read
+    assert batch(source, 2)[0] == [2, 3]
 
 
 @pytest.fixture
@@ -21,82 +50,6 @@ def numbered(ctf):
             text += f"{sequence} |x {row} {-row} |w {row % 5}:{row + 1}\n"
             row += 1
     return ctf(text, {"chunkSizeInBytes": 600}, x=2, w=(5,))
-
-
-@pytest.fixture
-def kept_indices(tmp_path, monkeypatch):
-    """The folder of kept indices; those of small files are kept too."""
-    monkeypatch.setenv("CNTKJAX_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(_kept_index, "SMALLEST", 0)
-    monkeypatch.setattr(_kept_index, "_SHARE", 0)
-    return tmp_path / "cache" / "index"
-
-
-def same_index(a, b) -> bool:
-    return all(np.array_equal(getattr(a, name), getattr(b, name)) for name in ("begins", "rows", "keys", "chunks"))
-
-
-@pytest.mark.parametrize("ids", [True, False])
-def test_a_kept_index_is_used_instead_of_scanning_the_file(ctf, kept_indices, monkeypatch, ids):
-    description = ctf("\n" + "".join(f"{i // 2 if ids else ''} |x {i}\n" for i in range(50)), x=1)
-    scanned = CTFFile(description).index
-    assert len(list(kept_indices.iterdir())) == 1
-    monkeypatch.setattr(_ctf_index, "_scan", None)
-    assert same_index(CTFFile(description).index, scanned)
-    assert CTFFile(description | {"chunkSizeInBytes": 40}).num_chunks > 1
-
-
-def test_a_file_that_has_changed_is_scanned_again(ctf, kept_indices):
-    description = ctf("|x 1\n|x 2\n|x 3\n", x=1)
-    path, before = description["file"], CTFFile(description).index
-    state = os.stat(path)
-    with open(path, "r+") as file:
-        file.write("|x 1 |y ")
-    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
-    after = CTFFile(description).index
-    assert len(after.keys) == 2 < len(before.keys)
-    assert len(list(kept_indices.iterdir())) == 1
-
-
-@pytest.mark.parametrize("damage", [lambda b: b[:-30], lambda b: b"", lambda b: b.replace(b"NUMPY", b"NUMPX"),
-                                    lambda b: b[:200] + bytes(50) + b[250:]])
-def test_a_damaged_index_is_made_again(ctf, kept_indices, damage):
-    description = ctf("".join(f"{i // 2} |x {i}\n" for i in range(50)), x=1)
-    expected = CTFFile(description).index
-    (place,) = kept_indices.iterdir()
-    good = place.read_bytes()
-    place.write_bytes(damage(good))
-    assert same_index(CTFFile(description).index, expected)
-    assert place.read_bytes() == good
-
-
-def test_nothing_is_kept_without_a_cache_or_where_nothing_can_be_written(ctf, kept_indices, monkeypatch):
-    description = ctf("|x 1\n|x 2\n", x=1)
-    kept_indices.parent.write_text("a file where the folder would be")
-    assert len(CTFFile(description).index.keys) == 2
-    monkeypatch.setenv("CNTKJAX_CACHE_DIR", "")
-    assert len(CTFFile(description).index.keys) == 2
-
-
-def test_old_indices_are_deleted(ctf, kept_indices, monkeypatch):
-    monkeypatch.setattr(_kept_index, "_MOST", 3)
-    for i in range(5):
-        CTFFile(ctf(f"|x {i}\n", x=1))
-    assert len(list(kept_indices.iterdir())) == 3
-
-
-def test_scanning_a_large_file_shows_its_progress_on_a_terminal(ctf, monkeypatch, capsys):
-    monkeypatch.setattr(_ctf_index, "_SILENT_SECONDS", -1)
-    monkeypatch.setattr(_ctf_index, "_REFRESH_SECONDS", -1)
-    description = ctf("".join(f"|x {i}\n" for i in range(100)), x=1)
-    CTFFile(description)
-    assert capsys.readouterr().err == ""
-    monkeypatch.setattr("cntkjax._terminal.is_interactive", lambda: True)
-    monkeypatch.setattr(_ctf_index, "_WINDOW", 100)
-    CTFFile(description)
-    shown = capsys.readouterr().err
-    assert "data0.ctf:  50% of 0.0 GB scanned" in shown or "49%" in shown
-    assert shown.endswith(" \r")
 
 
 def test_the_first_minibatch_needs_no_whole_chunk(numbered, monkeypatch, read_all):
