@@ -308,3 +308,25 @@ def test_a_type_without_its_shape_is_an_error_and_no_endless_loop(kind):
         C.layers.Dense(2).update_signature(kind)
     with pytest.raises(TypeError):
         C.placeholder(kind)
+
+
+def test_function_from_python_keeps_the_order_of_its_arguments():
+    @C.Function
+    def f(a, b):
+        return b - a
+
+    assert [v.name for v in f.signature] == ["a", "b"]
+    x, y = C.input_variable(1), C.input_variable(1)
+    np.testing.assert_array_equal(f(x, y).eval({x: [[1]], y: [[5]]}), [[4]])
+    np.testing.assert_array_equal(f(b=x, a=y).eval({x: [[1]], y: [[5]]}), [[-4]])
+
+
+@pytest.mark.parametrize("call, message", [
+    (lambda f, x: f(x), "expected 2 arguments, got 1"),
+    (lambda f, x: f(x, x, x), "expected 2 arguments, got 3"),
+    (lambda f, x: f(x, c=x), "unexpected keyword argument 'c'"),
+])
+def test_invalid_calls_are_errors(call, message):
+    f = C.Function(lambda a, b: a + b)
+    with pytest.raises(TypeError, match=message):
+        call(f, C.input_variable(1))

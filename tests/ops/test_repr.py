@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import cntkjax as C
+from tests.graph.parts import parts
 
 
 def text(thing, show=repr):
@@ -59,3 +60,14 @@ BATCH = C.Axis.default_batch_axis()
 ], ids=str)
 def test_a_scalar_of_unknown_type_is_a_float(thing, printed):
     assert str(thing) == printed
+
+
+def test_repr_and_str_show_names_shapes_and_axes():
+    x, W, b, _ = parts()
+    f = C.times(x, W)
+    assert repr(x) == "Input('x', [#], [3])" and repr(W) == "Parameter('W', [], [3 x 2])"
+    assert str(f + b) == "Composite(x: Tensor[3]) -> Tensor[2]"
+    assert str(C.relu(x)) == "ReLU(x: Tensor[3]) -> Tensor[3]"
+    s = C.sequence.input_variable(3, name="s")
+    assert str(C.relu(s)) == "ReLU(s: Sequence[Tensor[3]]) -> Sequence[Tensor[3]]"
+    assert str(C.relu(C.placeholder(name="p"))) == "ReLU(p: Sequence[tensor]) -> Sequence[tensor]"

@@ -1,10 +1,20 @@
-"""Attributes that users set on functions, as they do on any object."""
+"""Functions: the order of their inputs, and attributes that users set on them."""
 
 import numpy as np
 import pytest
 
 import cntkjax as C
 from cntkjax.graph.function import Node
+from tests.graph.parts import parts
+
+
+def test_inputs_are_visited_depth_first_in_the_order_of_operands():
+    x, W, b, W2 = parts()
+    assert C.times(C.times(x, W) + b, W2).inputs == (x, W, b, W2)
+    assert C.plus(C.times(C.times(x, W), W2), b).inputs == (x, W, W2, b)
+    y = C.input_variable(2, name="y")
+    assert (y + C.times(x, W)).arguments == (y, x)
+
 
 OF_NODES = [n for n in vars(Node(primitive=C.plus(1, 2).root_function.primitive)) if not n.startswith("_")]
 

@@ -1,0 +1,116 @@
+"""Clones, substitutes and search. Expected orders and numbers are CNTK 2.7's."""
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+from tests.graph.parts import parts
+
+
+@pytest.mark.parametrize("method", ["clone", "share", "freeze"])
+def test_a_clone_has_parameters_by_its_method(method):
+    x, W, b, _ = parts()
+    f = C.plus(C.times(x, W), b, name="z")
+    b.value = [1, 2]
+    g = f.clone(method)
+    assert g.arguments[0] is not x and g.arguments[0].name == "x" and g.name == "z"
+    leaves = g.constants if method == "freeze" else g.parameters
+    assert [v.name for v in leaves] == ["W", "b"]
+    assert (leaves[0] is W) == (method == "share")
+    b.value = [3, 4]
+    expected = [[3, 4]] if method == "share" else [[1, 2]]
+    np.testing.assert_array_equal(g.eval({g.arguments[0]: np.ones((1, 3))}), expected)
+
+
+def test_clone_with_substitutions_omits_replaced_nodes():
+    x, W, b, W2 = parts()
+    f = C.plus(C.times(C.times(x, W), W2), b)
+    new = C.input_variable(2, name="n")
+    g = f.clone("clone", {f.root_function.inputs[0]: new})
+    assert g.arguments == (new,) and [p.name for p in g.parameters] == ["b"]
+
+
+def test_clone_of_a_recurrence_is_a_recurrence():
+    s, h = C.sequence.input_variable(1), C.placeholder()
+    f = s + C.sequence.past_value(h)
+    f.replace_placeholders({h: f})
+    t = C.sequence.input_variable(1)
+    np.testing.assert_array_equal(f.clone("clone", {s: t}).eval({t: [[[1], [2], [3]]]})[0], [[1], [3], [6]])
+
+
+@pytest.mark.parametrize("method", ["share", "clone", "freeze"])
+def test_a_substitute_that_computes_from_the_graph_closes_a_loop(method):
+    """Greedy decoding: the history is what the model computed one step earlier. Numbers are CNTK's."""
+    x, history = C.sequence.input_variable(3, name="x"), C.sequence.input_variable(3, name="history")
+    W = C.parameter((3, 3), init=np.array([[0, 1, 0.5], [1, 0, 0], [0.25, 1, 1]], "f"))
+    model = C.plus(x, C.times(history, W))
+    greedy = model.clone(method, {history: C.sequence.past_value(C.hardmax(model)).output})
+    assert [v.name for v in greedy.arguments] == ["x"]
+    scores = greedy.eval({greedy.arguments[0]: [np.array([[1, 2, 3], [0.5, 0.5, 0.75], [0.5, 0, 0.5]], "f")]})[0]
+    np.testing.assert_array_equal(scores, [[1, 2, 3], [0.75, 1.5, 1.75], [0.75, 1, 1.5]])
+
+
+@pytest.mark.parametrize(("substitutes", "arguments", "sums"), [
+    (lambda x, y, relu, product: {product.output: C.tanh(product).output}, "x", [1.4621172, 2.7615942]),
+    (lambda x, y, relu, product: {product.output: relu.output}, "x", [2, 4]),
+    (lambda x, y, relu, product: {relu.output: C.tanh(relu).output}, "x=", [1.1423912, 1.4460414]),
+    (lambda x, y, relu, product: {relu.output: C.times(x, 2 * np.eye(2, dtype="f")).output}, "x=", [3, 6]),
+    (lambda x, y, relu, product: {x: C.sigmoid(x).output}, "x=", [1.0965879, 1.3211956]),
+    (lambda x, y, relu, product: {product.output: C.tanh(y).output}, "y= x", [1.4621172, 2.7615942]),
+])
+def test_a_substitute_is_copied_if_it_depends_on_a_copied_node(substitutes, arguments, sums):
+    """A substitute that uses the variable it replaces uses its copy. Recorded from CNTK; `=` marks originals."""
+    x, y = C.input_variable(2, name="x"), C.input_variable(2, name="y")
+    relu = C.relu(x)
+    product = C.times(relu, np.eye(2, dtype="f") / 2)
+    copy = C.plus(product, relu).clone("share", substitutes(x, y, relu, product))
+    assert " ".join(v.name + "=" * (v in (x, y)) for v in copy.arguments) == arguments
+    data = {"x": [[1, 2]], "y": [[0.5, 1]]}
+    np.testing.assert_allclose(copy.eval({v: data[v.name] for v in copy.arguments})[0], sums, rtol=1e-6)
+
+
+def test_shared_parameter_is_cloned_once():
+    W = C.parameter((2, 2), name="W")
+    f = C.times(C.times(C.input_variable(2), W), W)
+    assert len(f.clone("clone").parameters) == 1
+
+
+def test_search_by_name():
+    x, W, b, _ = parts()
+    inner = C.times(x, W, name="product")
+    f = C.plus(inner, b, name="sum")
+    assert f.find_by_name("product") is inner.root_function
+    assert f.find_by_name("W") is W and f.W is W
+    assert f.find_by_name("nothing") is None
+    with pytest.raises(AttributeError, match="no attribute or member 'nothing'"):
+        _ = f.nothing
+    twice = C.plus(C.relu(x, name="same"), C.tanh(x, name="same"))
+    assert len(twice.find_all_with_name("same")) == 2
+    with pytest.raises(ValueError, match="multiple"):
+        twice.find_by_name("same")
+
+
+@pytest.mark.parametrize("model", [
+    lambda dense, p: C.layers.Sequential([dense, C.layers.Dense(2)]),
+    lambda dense, p: C.layers.Sequential([lambda x: C.times(x, p), dense]),
+    lambda dense, p: C.layers.Dense(2, name="W"),
+])
+def test_a_name_that_several_layers_use_is_no_attribute(model):
+    z = model(C.layers.Dense(2), C.parameter((3, 3), name="W"))(C.input_variable(3))
+    with pytest.raises(ValueError, match='multiple items are called "W"'):
+        _ = z.W
+
+
+def test_attributes_of_a_block_that_was_found_by_name_are_its_own():
+    z = C.layers.Sequential([C.layers.Dense(4, name="one"), C.layers.Dense(2, name="two")])(C.input_variable(3))
+    assert (z.one.W.shape, z.two.W.shape) == ((3, 4), (4, 2))
+
+
+def test_deep_graphs_need_no_recursion():
+    x = C.input_variable(1)
+    f = x
+    for _ in range(3000):
+        f = C.plus(f, 1)
+    assert len(f.inputs) == 3001
+    g = f.clone("share")
+    assert len(g.inputs) == 3001

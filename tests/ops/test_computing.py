@@ -1,0 +1,32 @@
+"""Evaluation of functions: values, and gradients of chosen variables."""
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+from tests.graph.parts import parts
+
+
+def test_forward_and_backward():
+    x = C.input_variable(3, needs_gradient=True)
+    f = x * x * 2
+    state, values = f.forward({x: np.ones((2, 3))}, [f.output], [f.output])
+    np.testing.assert_array_equal(values[f.output], 2 * np.ones((2, 3)))
+    gradients = f.backward(state, {f.output: 3 * np.ones((2, 3))}, {x})
+    np.testing.assert_array_equal(gradients[x], 12 * np.ones((2, 3)))
+    assert f.forward({x: np.ones((2, 3))})[0] is None
+
+
+def test_grad_with_root_chosen_variables_and_outputs():
+    x, W, b, W2 = parts()
+    hidden = C.times(x, W)
+    loss = C.times(hidden + b, W2)
+    W2.value = np.eye(2)
+    data = {x: np.ones((4, 3))}
+    gradients, value = loss.grad(data, wrt=[W, b], outputs=[hidden.output])
+    np.testing.assert_array_equal(gradients[W], 4 * np.ones((3, 2)))
+    np.testing.assert_array_equal(gradients[b], [4, 4])
+    np.testing.assert_array_equal(value, np.zeros((4, 2)))
+    np.testing.assert_array_equal(loss.grad(data, wrt=[W], grad_root=hidden.output), 4 * np.ones((3, 2)))
+    with pytest.raises(ValueError, match="needs_gradient == True"):
+        loss.grad(data)
