@@ -44,43 +44,6 @@ def test_the_gradient_of_the_logarithm_of_a_sum_keeps_no_exponentials():
     assert sum(k.size for k in residuals) <= 2 * x.size
 
 
-@pytest.mark.parametrize(("gain", "score", "loss", "gradient", "ndcg"), [
-    ([3, 1], [0.1, 0.4], 40.658474, [-0.11678, 0.11678], 66.66667),
-    ([3, 1], [0.4, 0.1], 0, [-0.08651, 0.08651], 200),
-    ([3, 0], [0.1, 0.4], 73.81405, [-0.21201, 0.21201], 0),
-    ([0, 0], [0.1, 0.4], 200, [0, 0], 0),
-    ([1], [0.4], 0, [0], 100),
-], ids=range(5))
-def test_ranking_of_one_group(gain, score, loss, gradient, ndcg):
-    s, g, group = (C.input_variable(1, needs_gradient=i == 0) for i in range(3))
-    columns = (score, gain, [1] * len(gain))
-    data = {v: np.array(c, np.float32)[:, None] for v, c in zip((s, g, group), columns, strict=True)}
-    ranked = C.lambda_rank(s, g, group)
-    np.testing.assert_allclose(ranked.eval(data), loss, rtol=1e-5, atol=1e-4)
-    np.testing.assert_allclose(ranked.grad(data, wrt=[s]).ravel(), gradient, atol=1e-5)
-    np.testing.assert_allclose(C.ndcg_at_1(s, g, group).eval(data), ndcg, rtol=1e-5)
-
-
-def test_ranking_is_averaged_over_groups():
-    s, g, group = (C.input_variable(1, needs_gradient=i == 0) for i in range(3))
-    columns = [[0.1, 0.4, 0.3, -0.2, 0.5], [3, 1, 0, 2, 0], [1, 1, 1, 2, 2]]
-    data = {v: np.array(c, np.float32)[:, None] for v, c in zip((s, g, group), columns, strict=True)}
-    np.testing.assert_allclose(C.lambda_rank(s, g, group).eval(data), 170.13533, rtol=1e-5)
-    np.testing.assert_allclose(C.ndcg_at_1(s, g, group).eval(data), 83.33334, rtol=1e-5)
-    gradient = C.lambda_rank(s, g, group).grad(data, wrt=[s]).ravel()
-    np.testing.assert_allclose(gradient, [-0.21769, 0.10992, 0.10776, -0.24661, 0.24661], atol=1e-5)
-
-
-def test_an_id_that_comes_again_later_is_another_group():
-    s, g, group = (C.input_variable(1, needs_gradient=i == 0) for i in range(3))
-    columns = [[0.0, 0.1, 0.4, 0.3, -0.2], [2, 3, 1, 2, 1], [0, 1, 1, 0, 0]]
-    data = {v: np.array(c, np.float32)[:, None] for v, c in zip((s, g, group), columns, strict=True)}
-    ranked = C.lambda_rank(s, g, group)
-    np.testing.assert_allclose(ranked.eval(data), 33.88205, rtol=1e-5)
-    np.testing.assert_allclose(ranked.grad(data, wrt=[s]).ravel(), [0, -0.11678, 0.11678, -0.05296, 0.05296], atol=1e-5)
-    np.testing.assert_allclose(C.ndcg_at_1(s, g, group).eval(data), 388.88892, rtol=1e-5)
-
-
 def test_weighted_binary_cross_entropy():
     p, label, weight = (C.input_variable(1, needs_gradient=i == 0) for i in range(3))
     columns = [[0.1, 0.9, 0.0, 1.0], [0, 0.5, 1, 1], [1, 2, 3, 4]]
@@ -89,41 +52,6 @@ def test_weighted_binary_cross_entropy():
     np.testing.assert_allclose(loss.eval(data), 102.71666, rtol=1e-5)
     gradient = loss.grad(data, wrt=[p]).ravel()
     np.testing.assert_allclose(gradient[[0, 1, 3]], [1.1111112, 0, -4], rtol=1e-5)
-
-
-def test_negative_samples_are_later_in_the_minibatch():
-    rng = np.random.default_rng(0)
-    x, y = (rng.standard_normal((6, 5)).astype(np.float32) for _ in range(2))
-    cosines = x @ y.T / np.linalg.norm(x, axis=1)[:, None] / np.linalg.norm(y, axis=1)
-    a, b = C.input_variable(5), C.input_variable(5)
-    values = C.cosine_distance_with_negative_samples(a, b, 2, 3).eval({a: x, b: y})
-    expected = [[cosines[i, i], *(cosines[i, (i + 2 + k) % 6] for k in range(3))] for i in range(6)]
-    np.testing.assert_allclose(values, expected, atol=1e-5)
-
-
-def test_noise_contrastive_estimation_with_every_class_drawn_is_exact():
-    # With one class the noise draws that class, whatever the seed.
-    x, label = C.input_variable(2), C.input_variable(1, is_sparse=True)
-    W, b = C.parameter(init=np.array([[1.0, 2.0]], np.float32)), C.parameter(init=np.array([[0.5]], np.float32))
-    loss = C.losses.nce_loss(W, b, x, label, np.ones(1, np.float32), num_samples=3)
-    value = loss.eval({x: [[1, -1]], label: csr_matrix([[1.0]])})
-    score, prior = -0.5, np.log(3)
-    total = np.logaddexp(score, prior)
-    np.testing.assert_allclose(value, [total - score + 3 * total - 3 * prior], rtol=1e-5)
-
-
-def test_hierarchical_probabilities_sum_to_one():
-    x, label = C.input_variable(3), C.input_variable(1)
-    probability, groups, members = C.hierarchical_softmax_layer(x, label, 10)
-    assert groups.shape == (4,) and [p.shape for p in members] == [(3,)] * 4
-    data = np.ones((1, 3), np.float32)
-    joint = np.concatenate([p.eval({x: data})[0] for p in members])
-    np.testing.assert_allclose(joint.sum(), 1, rtol=1e-5)
-    probabilities = [probability.eval({x: data, label: [[i]]}).item() for i in range(10)]
-    np.testing.assert_allclose(probabilities, joint[:10], rtol=1e-5)
-    assert [p.name for p in sorted(probability.parameters, key=lambda p: p.name)] == [
-        "hsoftmax_b1", "hsoftmax_b2s", "hsoftmax_w1", "hsoftmax_w2s"
-    ]
 
 
 @pytest.mark.parametrize("make", [

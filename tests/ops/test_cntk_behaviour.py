@@ -63,30 +63,6 @@ def test_the_bounds_of_clip_get_no_gradient():
     assert [gradients[v].tolist() for v in (a, low, high)] == [[[0, 1, 0]], [0, 0, 0], [0, 0, 0]]
 
 
-def test_fmeasure_of_images_is_one_for_each_channel():
-    a, b = x(2, 2, 2), x(2, 2, 2)
-    assert [C.losses.fmeasure(x(*s), x(*s)).shape for s in ((3,), (2, 3), (2, 3, 4), (2, 2, 2, 2))] == [
-        (), (), (2, 1, 1), ()
-    ]
-    data = {a: [[[[1, 0], [1, 0]], [[1, 1], [1, 1]]]], b: [[[[1, 1], [0, 0]], [[1, 1], [1, 1]]]]}
-    assert C.losses.fmeasure(a, b).eval(data).ravel().tolist() == [0.5, 0]
-
-
-@pytest.mark.parametrize(
-    "score, gain, loss, gradient",
-    [
-        ([1, 2, 0.5], [2, 0, 1], 88.57686, [-0.23562214, 0.21584961, 0.01977252]),
-        ([1, 2, 3, 4], [3, 2, 1, 0], 154.46906, [-0.42639077, -0.19442718, 0.03752109, 0.58329684]),
-        ([1, 2, 3], [0, 1, 2], -183.94414, [0, 0, 0]),
-    ],
-)
-def test_lambda_rank_takes_the_given_order_as_the_ideal_one(score, gain, loss, gradient):
-    s, g, group = x(1, needs_gradient=True), x(1), x(1)
-    f = C.lambda_rank(s, g, group)
-    data = {s: np.reshape(score, (-1, 1)), g: np.reshape(gain, (-1, 1)), group: np.ones((len(gain), 1))}
-    assert np.allclose(f.eval(data), loss) and np.allclose(f.grad(data, wrt=[s]).ravel(), gradient, atol=1e-6)
-
-
 def test_flattening_before_the_batch_axis_gives_one_column():
     a = x(2, 3)
     f = C.flatten(a, C.Axis.default_batch_axis())
@@ -107,11 +83,6 @@ def test_outputs_need_a_gradient_if_any_operand_does():
     index = C.input_variable((), needs_gradient=True)
     functions = [C.argmax(a), C.gather(C.constant([1, 2]), index), C.to_sequence_like(x(3), s)]
     assert [f.output.needs_gradient for f in functions] == [True] * 3
-
-
-def test_delayed_sparse_data_are_dense():
-    s = C.sequence.input_variable(3, is_sparse=True)
-    assert not C.sequence.past_value(s).is_sparse
 
 
 def test_binary_operations_with_one_operand_are_type_errors():
@@ -145,21 +116,6 @@ def test_the_shape_of_a_constant_applies_to_scalars_only():
 def test_invalid_distributions_are_runtime_errors(name, options):
     with pytest.raises(RuntimeError, match=name):
         getattr(C.random, name)(2, **options)
-
-
-@pytest.mark.parametrize(
-    "penalties, squash, one, other, expected",
-    [
-        ((0, 2, 2), True, [2, 2, 1, 0], [2, 2, 2, 1], 6),
-        ((1, 1, 2), False, [2, 3, 2, 3], [3, 0, 3, 1], 4),
-        ((2, 0, 0), True, [2, 0, 3], [0, 1, 1], 7.5),
-    ],
-)
-def test_among_edits_of_equal_cost_substitutions_come_first_and_deletions_last(penalties, squash, one, other, expected):
-    a, b = C.sequence.input_variable(4), C.sequence.input_variable(4)
-    one_hot = np.eye(4, dtype=F)
-    f = C.edit_distance_error(a, b, *penalties, squashInputs=squash)
-    assert np.isclose(f.eval({a: [one_hot[one]], b: [one_hot[other]]}), expected)
 
 
 class TestPromisedLengths:
@@ -197,22 +153,6 @@ class TestPromisedLengths:
         s = C.sequence.input_variable(1)
         with pytest.raises(ValueError, match="promised to hold once"):
             C.sequence.scatter(s, s, (0, 1))
-
-
-@pytest.mark.parametrize("delay", [C.sequence.past_value, C.sequence.future_value])
-@pytest.mark.parametrize("state", [[5], [5, 6], [[5]], [[5], [6]], [[[5]]]])
-def test_delayed_scalars_have_the_axes_of_their_initial_state(delay, state):
-    s, state = C.sequence.input_variable(()), np.array(state, F)
-    (actual,) = delay(s, state).eval([[1, 2, 3]])
-    expected = [state, 1 + 0 * state, 2 + 0 * state] if delay is C.sequence.past_value else [2, 3, state]
-    assert np.array_equal(actual, [np.broadcast_to(e, state.shape) for e in expected])
-
-
-def test_delayed_scalars_begin_with_the_state_of_their_sequence():
-    s, a = C.sequence.input_variable(()), x(2)
-    f = C.sequence.past_value(s, a)
-    values = f.eval({s: [np.array([1, 2], F), np.array([3], F)], a: [[5, 6], [7, 8]]})
-    assert [v.tolist() for v in values] == [[[5, 6], [1, 1]], [[7, 8]]]
 
 
 def test_splicing_one_operand_returns_it_without_a_name():

@@ -1,4 +1,4 @@
-"""The accuracy of element-wise operations."""
+"""Element-wise operations: their accuracy, and gradients at the edges."""
 
 import numpy as np
 import pytest
@@ -27,3 +27,22 @@ def test_tanh_of_zero_infinity_and_nan(times):
     actual = C.tanh(x).eval({x: values})
     np.testing.assert_array_equal(actual[:4], [0.0, -0.0, 1.0, -1.0])
     assert 0 <= actual[4] <= 1e-40 and np.isnan(actual[5])
+
+
+def test_gradients_at_the_edges_are_those_of_cntk():
+    x = C.input_variable(4, needs_gradient=True)
+    data = {x: np.array([[0, -1, 1e-40, 2]], np.float32)}
+    np.testing.assert_allclose(C.log(x).grad(data), [[9.087821e36, 9.087821e36, 9.087821e36, 0.5]], rtol=1e-5)
+    assert C.sqrt(x).grad(data)[0, :2].tolist() == [np.inf, np.inf]
+    assert C.abs(x).grad({x: np.array([[0, -3, 1, 2]], np.float32)}).tolist() == [[0, -1, 1, 1]]
+    assert C.clip(x, 1, 2).grad({x: np.array([[1, 2, 1.5, 3]], np.float32)}).tolist() == [[1, 1, 1, 0]]
+
+
+def test_powers_of_zero_and_of_negative_numbers():
+    base, exponent = C.input_variable(4, needs_gradient=True), C.input_variable(4, needs_gradient=True)
+    power = C.pow(base, exponent)
+    data = {base: np.array([[0, -1, 2, -2]], np.float32), exponent: np.array([[-1, 2, 0, 3]], np.float32)}
+    assert power.eval(data).tolist() == [[0, 1, 1, -8]]
+    gradient = power.grad(data, wrt=[base, exponent])
+    assert gradient[base].tolist() == [[0, -2, 0, 12]]
+    np.testing.assert_allclose(gradient[exponent], [[0, 0, 0.6931472, 0]], rtol=1e-6)

@@ -162,19 +162,6 @@ def test_gradient_in_double_precision_matches_finite_differences(grid):
     np.testing.assert_allclose(gradient[at], (loss(step) - loss(-step)) / (2 * step), rtol=1e-7)
 
 
-@pytest.mark.parametrize("delay", ["past_value", "future_value"])
-@pytest.mark.parametrize("shift", [1, 2, 4])
-def test_delay_outside_of_loops_shifts_each_sequence(grid, delay, shift):
-    x = C.sequence.input_variable(2)
-    data = sequences([3, 1, 5], 2)
-    values = getattr(C.sequence, delay)(x, 7, shift).eval({x: data})
-    for value, d in zip(values, data, strict=True):
-        pad = np.full((min(shift, len(d)), 2), 7, np.float32)
-        remaining = len(d) - len(pad)
-        expected = np.concatenate([pad, d[:remaining]] if delay == "past_value" else [d[len(d) - remaining :], pad])
-        np.testing.assert_array_equal(value, expected)
-
-
 def test_a_state_takes_its_free_dimension_from_any_input_of_the_loop():
     x = C.sequence.input_variable((C.FreeDimension, 4))
     weights = C.parameter(init=np.ones((4, 2), np.float32))

@@ -1,0 +1,41 @@
+"""Losses for very many classes."""
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+import cntkjax as C
+
+
+def test_negative_samples_are_later_in_the_minibatch():
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal((6, 5)).astype(np.float32) for _ in range(2))
+    cosines = x @ y.T / np.linalg.norm(x, axis=1)[:, None] / np.linalg.norm(y, axis=1)
+    a, b = C.input_variable(5), C.input_variable(5)
+    values = C.cosine_distance_with_negative_samples(a, b, 2, 3).eval({a: x, b: y})
+    expected = [[cosines[i, i], *(cosines[i, (i + 2 + k) % 6] for k in range(3))] for i in range(6)]
+    np.testing.assert_allclose(values, expected, atol=1e-5)
+
+
+def test_noise_contrastive_estimation_with_every_class_drawn_is_exact():
+    # With one class the noise draws that class, whatever the seed.
+    x, label = C.input_variable(2), C.input_variable(1, is_sparse=True)
+    W, b = C.parameter(init=np.array([[1.0, 2.0]], np.float32)), C.parameter(init=np.array([[0.5]], np.float32))
+    loss = C.losses.nce_loss(W, b, x, label, np.ones(1, np.float32), num_samples=3)
+    value = loss.eval({x: [[1, -1]], label: csr_matrix([[1.0]])})
+    score, prior = -0.5, np.log(3)
+    total = np.logaddexp(score, prior)
+    np.testing.assert_allclose(value, [total - score + 3 * total - 3 * prior], rtol=1e-5)
+
+
+def test_hierarchical_probabilities_sum_to_one():
+    x, label = C.input_variable(3), C.input_variable(1)
+    probability, groups, members = C.hierarchical_softmax_layer(x, label, 10)
+    assert groups.shape == (4,) and [p.shape for p in members] == [(3,)] * 4
+    data = np.ones((1, 3), np.float32)
+    joint = np.concatenate([p.eval({x: data})[0] for p in members])
+    np.testing.assert_allclose(joint.sum(), 1, rtol=1e-5)
+    probabilities = [probability.eval({x: data, label: [[i]]}).item() for i in range(10)]
+    np.testing.assert_allclose(probabilities, joint[:10], rtol=1e-5)
+    assert [p.name for p in sorted(probability.parameters, key=lambda p: p.name)] == [
+        "hsoftmax_b1", "hsoftmax_b2s", "hsoftmax_w1", "hsoftmax_w2s"
+    ]
