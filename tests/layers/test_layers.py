@@ -173,38 +173,6 @@ def test_global_pooling_takes_all_axes_but_the_channels():
         np.testing.assert_allclose(layer(image).eval({image: data}), expected, rtol=1e-4, atol=1e-6)
 
 
-def test_convolution_along_a_sequence_slides_over_its_steps():
-    operand = S.input_variable(2)
-    data = [np.random.default_rng(n).standard_normal((n, 2)).astype(np.float32) for n in (4, 6)]
-    for layer in (L.Convolution(3, 5, sequential=True, init_bias=1), L.SequentialConvolution(3, 5, init_bias=1)):
-        f = layer(operand)
-        W = f.parameters[0].value  # [5, 2, 3]
-        expected = [np.stack([np.einsum("fct,tc->f", W, d[i : i + 3]) + 1 for i in range(len(d) - 2)]) for d in data]
-        for value, expected_value in zip(f.eval({operand: data}), expected, strict=True):
-            np.testing.assert_allclose(value, expected_value, rtol=1e-4, atol=1e-5)
-
-
-def test_attention_has_the_values_of_cntk():
-    """Literals from CNTK 2.7, all weights 0.1."""
-    h = S.input_variable(3, sequence_axis=C.Axis("decoder"))
-    rng = np.random.RandomState(0)
-    encoder = [rng.randn(3, 5).astype("f"), rng.randn(2, 5).astype("f")]
-    decoder = [rng.randn(2, 3).astype("f"), rng.randn(4, 3).astype("f")]
-    expected = [
-        [[0.43254492, 0.9056251, 0.57698584, 0.8623883, 0.9759413],
-         [0.3947955, 0.91688085, 0.56369764, 0.8264015, 0.95303607]],
-        [[-1.0931466, 1.078656, 0.32352114, -0.20851299, 0.6899618],
-         [-1.0932171, 1.0786355, 0.32354724, -0.20853874, 0.690038],
-         [-1.0929472, 1.0787143, 0.32344726, -0.20844007, 0.6897459],
-         [-1.0944722, 1.0782701, 0.32401228, -0.20899753, 0.69139624]],
-    ]
-    full = L.AttentionModel(4, init=0.1)
-    window = L.AttentionModel(4, attention_span=3, attention_axis=-3, init=0.1)
-    for layer in (full, window):
-        for value, expected_value in zip(layer(s, h).eval({s: encoder, h: decoder}), expected, strict=True):
-            np.testing.assert_allclose(value.reshape(-1, 5), expected_value, rtol=1e-5)
-
-
 class TestDefaults:
     def test_options_apply_to_all_layers_in_their_scope(self):
         with C.default_options(activation=C.relu, bias=False, init=1):
@@ -219,31 +187,6 @@ class TestDefaults:
     def test_an_argument_takes_precedence(self):
         with C.default_options(bias=False):
             assert len(L.Dense(2, bias=True)(x).parameters) == 2
-
-
-class TestComposition:
-    def test_for_creates_a_layer_for_each_item(self):
-        f = L.For(["one", "two"], lambda name: L.Dense(5, name=name))(x)
-        assert [f.one.name, f.two.name] == ["one", "two"]
-        assert len(L.For(range(3), lambda: L.Dense(5))(x).parameters) == 6
-        assert L.For(range(0), lambda: L.Dense(5)) is L.identity
-
-    def test_for_needs_a_function(self):
-        with pytest.raises(TypeError, match="needs a Python function"):
-            L.For(range(2), L.Dense(3))
-
-    def test_names_lead_to_layers_and_their_parameters(self):
-        f = L.Sequential([L.Dense(3, name="first"), L.Label("middle"), L.Dense(2, name="second")])(x)
-        assert f.first.W.shape == (5, 3) and f.second.W.shape == (3, 2)
-        assert f.middle.shape == (3,)
-
-    def test_a_tuple_of_layers_has_an_output_for_each(self):
-        f = L.Sequential([(L.Dense(3), L.Dense(2)), (C.relu, C.tanh)])(x)
-        assert [v.shape for v in f.outputs] == [(3,), (2,)]
-
-    def test_calling_twice_shares_parameters(self):
-        layer = L.Dense(5)
-        assert layer(layer(x)).parameters == layer.parameters
 
 
 @pytest.mark.parametrize(
@@ -281,35 +224,3 @@ def test_layers_are_double_by_default_option(make):
         layer = make()(C.input_variable(5))
     assert {v.dtype for v in (*layer.parameters, *layer.outputs)} == {np.float64}
     assert layer.eval({layer.arguments[0]: np.ones((2, 5))}).dtype == np.float64
-
-
-def test_all_outputs_of_a_block_have_its_name():
-    states = L.Recurrence(L.LSTM(3, name="cell"), return_full_state=True)(s)
-    assert [v.name for v in states.outputs] == ["cell", "cell"]
-    assert [v.name for v in L.Recurrence(L.LSTM(3, name="cell"))(s).outputs] == ["cell"]
-    assert [v.name for v in L.LSTM(3).outputs] == ["", ""]
-
-
-@pytest.mark.parametrize("layer", [L.Convolution2D, L.SequentialConvolution])
-def test_an_empty_shape_of_filters_is_one_filter(layer):
-    of, shape = (image, (6, 6)) if layer is L.Convolution2D else (S.input_variable((2, 8)), (6,))
-    assert layer((3, 3), ())(of).shape == shape
-
-
-@pytest.mark.parametrize(("shape", "window", "options", "output"), [
-    ((5,), (2, 2), {}, (4,)), ((5,), (2, 2), {"num_filters": 3, "pad": True}, (3, 15)),
-    ((5,), (2, 2), {"num_filters": 3, "strides": 2}, (3, 6)), ((5,), (3, 3), {"num_filters": 3, "bias": False}, (9,)),
-    ((4, 6), (2, 2, 2), {}, (3, 5)), ((4, 6), (2, 2, 2), {"num_filters": 3, "pad": True}, (3, 12, 6)),
-])
-def test_a_convolution_of_sequences_without_channels_has_the_shape_of_cntk_and_no_value(shape, window, options, output):
-    """Shapes from CNTK 2.7, where the channels of W stay unknown too."""
-    f = L.SequentialConvolution(window, reduction_rank=1, **options)(S.input_variable(shape))
-    assert f.shape == output
-    assert f.W.shape == (options.get("num_filters", 1), C.InferredDimension, *window)
-    with pytest.raises(ValueError, match=r"(?s)'W'.*no value yet.*Fix: .*channels"):
-        f.eval({f.arguments[0]: [np.ones((4, *shape), np.float32)]})
-
-
-@pytest.mark.parametrize("layer", [L.Convolution, L.SequentialConvolution])
-def test_convolutions_have_one_name_for_their_operation(layer):
-    assert layer(3, 2, op_name="Other").root_function.op_name == "Convolution"

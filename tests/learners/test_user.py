@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import cntkjax as C
+from cntkjax import learners as L
 from cntkjax.compat.cntk_py import Dictionary
+from tests.learners.weights import Weights
 
 
 class Descent(C.learners.UserLearner):
@@ -139,3 +141,71 @@ def test_a_missing_super_init_is_an_error():
 
     with pytest.raises(AttributeError, match=r"Forgets: call super\(\).__init__"):
         Forgets().learning_rate()
+
+
+class Fixed(L.UserLearner):
+    def update(self, gradient_values, training_sample_count, sweep_end=False):
+        for p, g in gradient_values.items():
+            p.value = p.value - self.learning_rate() * g / training_sample_count
+        return True
+
+
+def test_a_user_learner_takes_its_own_step():
+    w = Weights([1.0], np.float64)
+    learner = Fixed([w], L.learning_parameter_schedule([0.1, 0.2], epoch_size=4))
+    assert learner.update({w: np.array([4.0])}, 4) is True
+    assert w.value == pytest.approx([0.9])
+    assert learner.parameters == (w,) and learner.as_numpy
+    assert learner.learning_rate() == 0.1 and learner.total_number_of_samples_seen() == 0  # as in CNTK
+
+
+@pytest.mark.parametrize("as_numpy", [True, False])
+def test_a_compiled_step_passes_gradients_to_a_user_learner(as_numpy):
+    import cntkjax as C
+
+    calls = []
+
+    class Seeing(L.UserLearner):
+        def update(self, gradient_values, training_sample_count, sweep_end):
+            calls.append((gradient_values, training_sample_count, sweep_end))
+            return len(calls) == 1
+
+    x, w = C.input_variable(2), C.parameter((2, 1), init=1)
+    z = C.times(x, w)
+    trainer = C.Trainer(z, C.reduce_sum(z), [Seeing([w], L.learning_parameter_schedule(0.1), as_numpy=as_numpy)])
+    feed = {x: np.array([[1, 2], [3, 5]], np.float32)}
+    assert [trainer.train_minibatch(feed, is_sweep_end=end) for end in (False, True)] == [True, False]
+    assert [(count, end) for _, count, end in calls] == [(2, False), (2, True)]
+    gradient = calls[0][0][w]
+    assert isinstance(gradient, np.ndarray if as_numpy else C.NDArrayView)
+    np.testing.assert_array_equal(gradient if as_numpy else gradient.asarray(), [[4], [7]])
+    assert w.value.tolist() == [[1], [1]]
+
+
+def test_a_user_learner_may_use_any_attribute_names():
+    import cntkjax as C
+
+    class Momentum(L.UserLearner):
+        def __init__(self, parameters, schedule):
+            super().__init__(parameters, schedule)
+            self.state, self._state, self.precision, self._step = {}, [], "full", 0
+
+        def update(self, gradient_values, training_sample_count, sweep_end):
+            self._step += 1
+            for p, g in gradient_values.items():
+                self.state[p] = 0.5 * self.state.get(p, 0) + g
+                p.value = p.value - 0.1 * self.state[p]
+            return self._state == [] and self.precision == "full"
+
+    x, w = C.input_variable(1), C.parameter((1, 1), init=1)
+    z = C.times(x, w)
+    learner = Momentum([w], L.learning_parameter_schedule(0.1))
+    trainer = C.Trainer(z, C.reduce_sum(z), [learner])
+    assert [trainer.train_minibatch({x: [[1]]}) for _ in range(2)] == [True, True]
+    assert learner._step == 2 and w.value.tolist() == [[pytest.approx(0.75)]]
+
+
+def test_a_user_learner_without_update_is_an_error():
+    w = Weights([1.0])
+    with pytest.raises(NotImplementedError, match="UserLearner must define update"):
+        L.UserLearner([w], L.learning_parameter_schedule(0.1)).update({}, 1)

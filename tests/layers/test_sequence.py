@@ -252,44 +252,6 @@ class TestMistakes:
             L.Recurrence(C.plus)(C.input_variable(2))
 
 
-def test_attention_inside_a_recurrence_gives_the_values_of_cntk():
-    """Literals from CNTK 2.7: the decoder's state attends to the encoder in every step."""
-    encoder, decoder = S.input_variable(6, sequence_axis=C.Axis("encoder")), S.input_variable(4)
-    attention, cell = L.AttentionModel(5, init=0.1), L.GRU(3, init=0.2)
-    state = C.placeholder()
-    before = S.past_value(state)
-    f = cell(before, C.splice(decoder, attention(encoder, before)))
-    f.replace_placeholders({state: f})
-    rng = np.random.RandomState(1)
-    encoded = [rng.randn(n, 6).astype("f") for n in (3, 5, 2)]
-    decoded = [rng.randn(n, 4).astype("f") for n in (2, 4, 1)]
-    values = f.eval({encoder: encoded, decoder: decoded})
-    assert_equal([s[:, 0] for s in values][1:2], [[-0.07347853, -0.06728898, 0.10717303, 0.13199085]])
-    of = {p.name: g for p, g in C.square(f).grad({encoder: encoded, decoder: decoded}, wrt=f.parameters).items()}
-    np.testing.assert_allclose(np.abs(of["b"]).sum(), 1.8554527, rtol=1e-5)
-    np.testing.assert_allclose(np.abs(of["H1"]).sum(), 0.025983112, rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("span", "axis", "scores"), [(None, None, (7,)), (3, -2, (1, 7)), (20, -3, (1, 1, 7))]
-)
-def test_a_decoder_with_attention_over_a_span_has_the_shapes_of_cntk(span, axis, scores):
-    attend, cell, project = L.AttentionModel(3, span, axis), L.LSTM(4), L.Dense(7)
-
-    @C.Function
-    def decode(history, encoded):
-        @C.Function
-        def step(h, c, word):
-            return cell(h, c, C.splice(word, attend(encoded, h)))
-
-        return project(L.Recurrence(step)(history))
-
-    encoded, history = (S.input_variable(6, sequence_axis=C.Axis(name)) for name in ("source", "target"))
-    decoder = decode(history, encoded)
-    assert decoder.shape == scores
-    assert (project.W.shape, cell.W.shape) == ((4, 7), (12, 16))
-
-
 def test_the_shape_of_a_state_follows_from_the_biases_of_its_step():
     """The state passes through a layer before it is joined with the input; its shape follows from the biases."""
     x, dense, lstm = C.sequence.input_variable(5), C.layers.Dense(4), C.layers.LSTM(4)

@@ -1,0 +1,46 @@
+"""Convolutions: along sequences, and without channels."""
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+from cntkjax import layers as L
+
+S = C.sequence
+image = C.input_variable((3, 8, 8))
+
+
+def test_convolution_along_a_sequence_slides_over_its_steps():
+    operand = S.input_variable(2)
+    data = [np.random.default_rng(n).standard_normal((n, 2)).astype(np.float32) for n in (4, 6)]
+    for layer in (L.Convolution(3, 5, sequential=True, init_bias=1), L.SequentialConvolution(3, 5, init_bias=1)):
+        f = layer(operand)
+        W = f.parameters[0].value  # [5, 2, 3]
+        expected = [np.stack([np.einsum("fct,tc->f", W, d[i : i + 3]) + 1 for i in range(len(d) - 2)]) for d in data]
+        for value, expected_value in zip(f.eval({operand: data}), expected, strict=True):
+            np.testing.assert_allclose(value, expected_value, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("layer", [L.Convolution2D, L.SequentialConvolution])
+def test_an_empty_shape_of_filters_is_one_filter(layer):
+    of, shape = (image, (6, 6)) if layer is L.Convolution2D else (S.input_variable((2, 8)), (6,))
+    assert layer((3, 3), ())(of).shape == shape
+
+
+@pytest.mark.parametrize(("shape", "window", "options", "output"), [
+    ((5,), (2, 2), {}, (4,)), ((5,), (2, 2), {"num_filters": 3, "pad": True}, (3, 15)),
+    ((5,), (2, 2), {"num_filters": 3, "strides": 2}, (3, 6)), ((5,), (3, 3), {"num_filters": 3, "bias": False}, (9,)),
+    ((4, 6), (2, 2, 2), {}, (3, 5)), ((4, 6), (2, 2, 2), {"num_filters": 3, "pad": True}, (3, 12, 6)),
+])
+def test_a_convolution_of_sequences_without_channels_has_the_shape_of_cntk_and_no_value(shape, window, options, output):
+    """Shapes from CNTK 2.7, where the channels of W stay unknown too."""
+    f = L.SequentialConvolution(window, reduction_rank=1, **options)(S.input_variable(shape))
+    assert f.shape == output
+    assert f.W.shape == (options.get("num_filters", 1), C.InferredDimension, *window)
+    with pytest.raises(ValueError, match=r"(?s)'W'.*no value yet.*Fix: .*channels"):
+        f.eval({f.arguments[0]: [np.ones((4, *shape), np.float32)]})
+
+
+@pytest.mark.parametrize("layer", [L.Convolution, L.SequentialConvolution])
+def test_convolutions_have_one_name_for_their_operation(layer):
+    assert layer(3, 2, op_name="Other").root_function.op_name == "Convolution"
