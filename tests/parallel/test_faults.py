@@ -1,19 +1,14 @@
 """When a worker fails, all others end, and say which one and why."""
 
-import json
 import os
 import re
 import signal
-import socket
-import struct
 import sys
 import time
 
 import pytest
 
-from cntkjax.parallel.channel import Channel, Hub, WorkerError
-
-from .launching import ENVIRONMENT, outputs, start
+from tests.parallel.launching import ENVIRONMENT, outputs, start
 
 FAILURES = {
     "raise": r"worker 1 \(on .*\) raised KeyError: 'no such field'",
@@ -142,32 +137,3 @@ def test_workers_that_never_start_are_named():
     for output in outputs(workers):
         assert "worker 1, worker 2 have not started within 6 s" in output
     assert [worker.returncode for worker in workers] == [1, 1]
-
-
-@pytest.fixture
-def joining(monkeypatch):
-    """The address of a hub that waits for three workers."""
-    monkeypatch.setenv("CNTKJAX_WORKER_TIMEOUT", "2")
-    server = socket.create_server(("127.0.0.1", 0))
-    Hub(server, 3).start()
-    return server.getsockname()
-
-
-def join_as(rank, address):
-    """A connection over which nothing follows."""
-    connection = socket.create_connection(address)
-    frame = json.dumps({"kind": "join", "rank": rank, "size": 3, "host": "here"}).encode() + b"\n"
-    connection.sendall(struct.pack("!i", len(frame)) + frame)
-    return connection
-
-
-@pytest.mark.parametrize("failure, message", [
-    ("silent", r"worker 1 \(on here\) has not answered for 2 s"),
-    ("closed", r"worker 1 \(on here\) was killed or crashed"),
-])
-def test_a_worker_that_fails_while_others_have_not_joined_is_named(joining, failure, message):
-    with join_as(1, joining) as connection:
-        if failure == "closed":
-            connection.close()
-        with pytest.raises(WorkerError, match=message):
-            Channel(joining, 0, 3, lambda text, is_culprit: None)

@@ -42,16 +42,6 @@ def test_workers_without_data_add_nothing(formats):
     np.testing.assert_array_equal(first.dense() if isinstance(first, Rows) else first, expected_rows())
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32])
-def test_arrays_of_all_shapes_are_summed(dtype):
-    shapes = [(3, 4), (), (5,), (2, 1, 2)]
-    rng = np.random.default_rng(0)
-    workers = [[rng.integers(-9, 9, shape).astype(dtype) for shape in shapes] for _ in range(3)]
-    for i, total in enumerate(summed(*workers)):
-        assert total.dtype == dtype
-        np.testing.assert_array_equal(total[2], sum(worker[i] for worker in workers))
-
-
 def test_a_single_worker_agrees_with_itself():
     assert agree("minibatch 1", 5, True, "16 x 3") == (5, True, True)
     assert agree("minibatch 1", 0, False) == (0, False, True)
