@@ -1,0 +1,25 @@
+"""How often a program runs that was compiled quickly, before a better one takes its place."""
+
+import pytest
+
+from cntkjax.engine.run.quick_starts import QUICK_ELEMENTS, Allowance, affordable_runs
+
+
+@pytest.mark.parametrize(("elements", "runs"), [
+    (0, QUICK_ELEMENTS), (1, QUICK_ELEMENTS), (QUICK_ELEMENTS, 1), (QUICK_ELEMENTS + 1, 0), (QUICK_ELEMENTS // 4, 4),
+])
+def test_the_larger_a_program_is_the_fewer_runs_pay(elements, runs):
+    assert affordable_runs(elements) == runs
+
+
+def test_the_other_program_is_compiled_when_half_of_the_runs_are_left():
+    allowance = Allowance.of(5)
+    assert not allowance.is_unlimited
+    assert [allowance.spend() for _ in range(5)] == [False, False, True, False, False]
+    assert allowance.left == 0
+
+
+def test_what_was_compiled_thoroughly_stays():
+    allowance = Allowance.of(0)
+    assert not any(allowance.spend() for _ in range(1000))
+    assert allowance.is_unlimited

@@ -1,0 +1,53 @@
+"""CNTK's random numbers: a stream is the same however it is divided, and normal numbers are normal."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cntkjax.graph import mersenne
+from cntkjax.graph.mersenne import MersenneTwister64
+
+
+def test_the_first_number_of_the_default_seed_is_that_of_the_paper():
+    assert MersenneTwister64(5489).raw(1).tolist() == [14514284786278117030]
+
+
+def test_seeds_are_taken_modulo_2_to_the_64():
+    assert MersenneTwister64(2**64 + 3).raw(5).tolist() == MersenneTwister64(3).raw(5).tolist()
+
+
+@settings(max_examples=20)
+@given(st.lists(st.integers(0, 40), max_size=5))
+def test_numbers_do_not_depend_on_how_many_are_drawn_at_once(counts):
+    at_once, pieces = MersenneTwister64(7), MersenneTwister64(7)
+    assert [x for n in counts for x in pieces.raw(n).tolist()] == at_once.raw(sum(counts)).tolist()
+    at_once, pieces = MersenneTwister64(7), MersenneTwister64(7)
+    assert [x for n in counts for x in pieces.normal(n).tolist()] == at_once.normal(sum(counts)).tolist()
+
+
+def test_what_is_skipped_is_drawn_and_thrown_away(monkeypatch):
+    monkeypatch.setattr(mersenne, "_PIECE", 100)
+    skipping, drawing = MersenneTwister64(1), MersenneTwister64(1)
+    skipping.skip(350)
+    drawing.raw(350)
+    assert skipping.raw(3).tolist() == drawing.raw(3).tolist()
+
+
+def test_uniform_numbers_lie_in_their_range():
+    numbers = MersenneTwister64(2).uniform(10_000, -3, 5)
+    assert numbers.min() >= -3 and numbers.max() < 5
+    np.testing.assert_allclose([numbers.mean(), numbers.std()], [1, 8 / np.sqrt(12)], atol=0.05)
+
+
+def test_normal_numbers_have_the_tails_of_the_distribution():
+    numbers = MersenneTwister64(3).normal(400_000)
+    np.testing.assert_allclose([numbers.mean(), numbers.std()], [0, 1], atol=0.005)
+    assert (np.abs(numbers) > 3.4426).mean() == pytest.approx(5.76e-4, rel=0.2)  # beyond the strips
+    assert (np.abs(numbers) > 2).mean() == pytest.approx(0.0455, rel=0.03)
+
+
+def test_numbers_beyond_a_limit_are_left_out_and_the_others_stay_in_order():
+    limited = MersenneTwister64(4).normal(1000, 1.5)
+    unlimited = MersenneTwister64(4).normal(2000)
+    assert limited.tolist() == unlimited[np.abs(unlimited) <= 1.5][:1000].tolist()

@@ -1,0 +1,101 @@
+"""Tensors of the Open Inference Protocol, in JSON and as bytes, and what is said about bad requests."""
+
+import json
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+from cntkjax.serving.tensors import BadRequest, Query, decoded, description, encoded
+
+X, S = C.input_variable((2, 3), name="x"), C.sequence.input_variable(2, dtype=np.float64, name="s")
+
+
+def test_a_batch_and_steps_of_any_number_are_axes_of_any_size():
+    assert description("x", X) == {"name": "x", "datatype": "FP32", "shape": [-1, 2, 3]}
+    assert description("s", S) == {"name": "s", "datatype": "FP64", "shape": [-1, -1, 2]}
+    free = C.input_variable(C.FreeDimension)
+    assert description("free", free)["shape"] == [-1, -1]
+
+
+def request(name="x", shape=(1, 2, 3), datatype="FP32", data=(1, 2, 3, 4, 5, 6), **more):
+    return {"name": name, "shape": list(shape), "datatype": datatype, "data": list(data), **more}
+
+
+def body(*inputs, **more):
+    return json.dumps({"inputs": inputs, **more}).encode()
+
+
+def test_tensors_in_json_have_the_type_of_the_input():
+    query = decoded(body(request(), id=7), None, {"x": X})
+    assert query.id == "7" and query.outputs == [] and query.binary == frozenset()
+    assert query.tensors["x"].dtype == np.float32
+    assert query.tensors["x"].tolist() == [[[1, 2, 3], [4, 5, 6]]]
+
+
+def test_bytes_follow_in_the_order_of_the_inputs():
+    x, s = np.arange(6, dtype="<f4"), np.arange(4, dtype="<f8")
+    head = body(
+        *({"name": n, "shape": shape, "datatype": t, "parameters": {"binary_data_size": a.nbytes}}
+          for n, shape, t, a in (("s", [1, 2, 2], "FP64", s), ("x", [1, 2, 3], "FP32", x)))
+    )
+    query = decoded(head + s.tobytes() + x.tobytes(), str(len(head)), {"x": X, "s": S})
+    assert query.tensors["x"].ravel().tolist() == x.tolist() and query.tensors["s"].ravel().tolist() == s.tolist()
+
+
+def test_outputs_are_chosen_and_each_may_be_bytes():
+    outputs = [{"name": "a"}, {"name": "b", "parameters": {"binary_data": True}}]
+    query = decoded(body(request(), outputs=outputs), None, {"x": X})
+    assert query.outputs == ["a", "b"] and query.binary == {"b"}
+    everything = decoded(body(request(), parameters={"binary_data_output": True}), None, {"x": X})
+    assert everything.binary is None
+
+
+@pytest.mark.parametrize(("data", "length", "says"), [
+    (b"{", None, "the request is not JSON"),
+    (b"[" * 100_000, None, "the request is not JSON"),
+    (b"[]", None, '"inputs" is a list of objects'),
+    (b'{"inputs": [3]}', None, '"inputs" is a list of objects'),
+    (body(), None, "there are no data for the inputs 'x'"),
+    (body(request("y")), None, "'y' is no input, or is there twice; the inputs are 'x'"),
+    (body(request(), request()), None, "'x' is no input, or is there twice"),
+    (body(request(datatype="FP64")), None, "input 'x' is FP32, and the request has 'FP64'"),
+    (body(request(shape=(1, 3, 2))), None, r"has the shape \[-1, 2, 3\], and the request has \[1, 3, 2\]"),
+    (body(request(shape=(-1, 2, 3))), None, "and the request has"),
+    (body(request(shape=(True, 2, 3))), None, "and the request has"),
+    (body(request(data=(1, 2))), None, r"has 2 numbers, and its shape \[1, 2, 3\] needs 6"),
+    (body(request(data="123456")), None, '"data" has to be a list of numbers'),
+    (body(request(data=[[1], [2, 3]])), None, '"data" has to be a list of numbers'),
+    (body(request(parameters={"binary_data_size": 24})), None, "binary_data_size is 24, and 0 bytes are left"),
+    (body(request(parameters={"binary_data_size": "1"})), None, "binary_data_size is '1'"),
+    (body(request()), "9" * 30, "Inference-Header-Content-Length is"),
+    (body(request()), "-1", "Inference-Header-Content-Length is '-1'"),
+])
+def test_mistakes_say_what_is_wrong_with_which_input(data, length, says):
+    with pytest.raises(BadRequest, match=says):
+        decoded(data, length, {"x": X})
+
+
+def test_bytes_of_another_number_are_refused():
+    head = body({"name": "x", "shape": [1, 2, 3], "datatype": "FP32", "parameters": {"binary_data_size": 8}})
+    with pytest.raises(BadRequest, match=r"input 'x' has 8 bytes, and its shape \[1, 2, 3\] needs 24"):
+        decoded(head + bytes(8), str(len(head)), {"x": X})
+
+
+@pytest.mark.parametrize("binary", [frozenset(), frozenset({"b"}), None])
+def test_answers_have_the_values_in_json_or_as_bytes_behind_it(binary):
+    values = {"a": np.array([[1.5, 2.0]], np.float32), "b": np.array([3.0])}
+    answer, length = encoded(Query("7", {}, [], binary), "model", values)
+    as_bytes = set(values) if binary is None else binary
+    assert (length is None) == (not as_bytes)
+    head = json.loads(answer[:length])
+    assert (head["model_name"], head["model_version"], head["id"]) == ("model", "1", "7")
+    begin = length
+    for output, (name, array) in zip(head["outputs"], values.items(), strict=True):
+        assert (output["name"], output["shape"]) == (name, list(array.shape))
+        if name in as_bytes:
+            end = begin + output["parameters"]["binary_data_size"]
+            assert answer[begin:end] == array.tobytes()
+            begin = end
+        else:
+            assert output["data"] == array.ravel().tolist()
