@@ -24,9 +24,10 @@ Source: files written by CNTK 2.7 (tests/golden/models and tests/golden/checkpoi
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Mapping
-from functools import partial
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,16 +38,16 @@ from .wire import (
     FIXED32,
     FIXED64,
     VARINT,
-    Buffer,
+    Body,
     Buffers,
     FormatError,
     Wire,
-    put_bytes,
-    put_double,
-    put_float,
-    put_message,
-    put_varint,
+    buffers_of,
+    field,
+    message,
     signed,
+    tag,
+    varint,
 )
 
 __all__ = ["AxisRecord", "FormatError", "SizeT", "StoredShape", "buffers", "decode", "decode_value", "encode",
@@ -55,6 +56,7 @@ __all__ = ["AxisRecord", "FormatError", "SizeT", "StoredShape", "buffers", "deco
 LARGEST = 2**31 - 1  # bytes of a protocol-buffer message; in a larger file the arrays follow the message
 MAGIC = b"ktnc"  # such a file begins with this and the size of the message
 VERSION = 2  # of DictionaryValue and Dictionary, in field 1 of each
+_VERSION_FIELD = tag(1, VARINT) + varint(VERSION)
 MAX_DEPTH = 64  # levels of dictionaries and lists; CNTK's own files have fewer than ten
 
 
@@ -114,12 +116,12 @@ def buffers(content: Mapping[str, Any]) -> Buffers:
     Errors: TypeError for a value that the format cannot hold, ValueError for an int beyond 64 bits or nesting (or a
     cycle) deeper than 64 levels; both say which entry.
     """
-    out: Buffers = []
-    if _put_dictionary(out, content, "") <= LARGEST:
-        return out
-    split = _Split()
-    size = _put_dictionary(split, content, "")
-    return [MAGIC, size.to_bytes(4, "little"), *split, *split.values] if split.values else out
+    whole = _Encoder().dictionary(content, None)
+    if len(whole) <= LARGEST:
+        return buffers_of(whole)
+    values: Buffers = []
+    split = _Encoder(values).dictionary(content, None)
+    return [MAGIC, len(split).to_bytes(4, "little"), *buffers_of(split), *values] if values else buffers_of(whole)
 
 
 def encode_value(value: object) -> bytes:
@@ -128,14 +130,12 @@ def encode_value(value: object) -> bytes:
     >>> len(encode_value(np.zeros((16, 4), np.int8)))
     82
     """
-    out: Buffers = []
-    _put_value(out, value, "the value", 0)
-    return b"".join(out)
+    return b"".join(buffers_of(_Encoder().value(value, _VALUE, 0)))
 
 
 def kind_of(value: object) -> int:
     """The number of a value's type in the table above. Errors: TypeError for a value the format cannot hold."""
-    return 0 if value is None else _writer(value, "the value", 0)[0]
+    return _type_of(value, _VALUE)
 
 
 def decode_value(data: bytes | memoryview, name: str = "<bytes>") -> object:
@@ -287,110 +287,137 @@ _READ: dict[int, Callable[[Any, int], Any]] = {
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
 
+_STARTS = {0: _VERSION_FIELD} | {  # of a value of each type: its version, its type, and the tag of the field it is in
+    number - 2: _VERSION_FIELD + tag(2, VARINT) + varint(number - 2) + tag(number, kind)
+    for number, kind in _VALUE_FIELDS.items() if number > 2
+}
+_ENTRY, _NAME, _ENTRY_VALUE, _ITEM = tag(2, BYTES), tag(1, BYTES), tag(2, BYTES), tag(1, BYTES)
 
-class _Split(list[Buffer]):
-    """The buffers of a message and, separately, those of the values of its arrays."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.values: Buffers = []
-
-
-def _put_dictionary(out: Buffers, content: Mapping[str, Any], path: str, depth: int = 0) -> int:
-    _check_depth(depth, path)
-    size = put_varint(out, 1, VERSION)
-    for key, value in content.items():
-        if not isinstance(key, str):
-            raise TypeError(f"{path or 'the dictionary'} has the key {key!r} of type {type(key).__name__}, not str")
-        where = f"{path}.{key}" if path else key
-        size += put_message(out, 2, partial(_put_entry, key=key, value=value, path=where, depth=depth))
-    return size
+# Where a value is, for messages: the path of what contains it, and its key or number there
+_Path = tuple[Any, object] | None
+_VALUE: _Path = (None, "the value")
 
 
-def _put_entry(out: Buffers, key: str, value: object, path: str, depth: int) -> int:
-    name = put_bytes(out, 1, key.encode())
-    return name + put_message(out, 2, partial(_put_value, value=value, path=path, depth=depth))
+class _Encoder:
+    """Encodes values. `values`: a list of the values of arrays, if these follow the message in the file."""
+
+    def __init__(self, values: Buffers | None = None) -> None:
+        self.values = values
+
+    def dictionary(self, content: Mapping[str, Any], path: _Path, depth: int = 0) -> Body:
+        _check_depth(depth, path)
+        fields: list[Body] = [_VERSION_FIELD]
+        for key, value in content.items():
+            if not isinstance(key, str):
+                kind = type(key).__name__
+                raise TypeError(f"{_text(path) or 'the dictionary'} has the key {key!r} of type {kind}, not str")
+            if type(value) in _OFTEN:
+                fields.append(_frequent_entry(key, value))
+            else:
+                fields.append(_entry(key, self.value(value, (path, key), depth)))
+        return message(fields)
+
+    def vector(self, items: Sequence[Any], path: _Path, depth: int) -> Body:
+        _check_depth(depth, path)
+        return message([field(_ITEM, self.value(item, (path, i), depth)) for i, item in enumerate(items)])
+
+    def value(self, value: Any, path: _Path, depth: int) -> Body:
+        kind = _TYPES.get(type(value)) or _type_of(value, path)
+        start = _STARTS[kind]
+        if kind in _SCALARS:
+            return start + _SCALARS[kind](value, path)
+        if kind == 9:
+            return field(start, self.vector(value, path, depth + 1))
+        if kind == 10:
+            return field(start, self.dictionary(value, path, depth + 1))
+        return field(start, self.array(value) if kind == 11 else _MESSAGES[kind](value))
+
+    def array(self, array: np.ndarray) -> Body:
+        kind = _DTYPES[array.dtype]
+        dtype, number, stored = _ARRAYS[kind]
+        start = [tag(1, VARINT) + varint(kind), field(tag(3, BYTES), _shape_message(array.shape))]
+        if self.values is not None:
+            self.values.append(_octets(array, dtype))
+            return message(start)
+        if stored == "zigzag":
+            wide = array.astype(np.int64).ravel()
+            values = memoryview(_varints(((wide << 1) ^ (wide >> 63)).view(np.uint64)))
+        else:
+            values = _octets(array, stored)
+        return message([*start, field(tag(number, BYTES), field(tag(1, BYTES), values) if len(values) else b"")])
 
 
-def _put_vector(out: Buffers, items: list[Any] | tuple[Any, ...], path: str, depth: int) -> int:
-    _check_depth(depth, path)
-    size = 0
-    for i, item in enumerate(items):
-        size += put_message(out, 1, partial(_put_value, value=item, path=f"{path}[{i}]", depth=depth))
-    return size
+_TYPES: dict[type, int] = {
+    bool: 1, int: 2, SizeT: 3, np.float32: 4, float: 5, str: 6, StoredShape: 7, AxisRecord: 8, list: 9, tuple: 9,
+    dict: 10,
+}
 
 
-def _put_value(out: Buffers, value: object, path: str, depth: int) -> int:
-    size = put_varint(out, 1, VERSION)
+def _type_of(value: object, path: _Path) -> int:
+    """The number of a value's type. Errors: TypeError for a value the format cannot hold."""
     if value is None:
-        return size
-    kind, put = _writer(value, path, depth)
-    return size + put_varint(out, 2, kind) + put(out, kind + 2)
-
-
-def _writer(  # noqa: C901 - one case for each type of the format
-    value: object, path: str, depth: int
-) -> tuple[int, Callable[[Buffers, int], int]]:
-    """The number of a value's type, and a function that writes it into the field of a given number."""
-
-    def message(body: Callable[..., int], *args: Any) -> Callable[[Buffers, int], int]:
-        return lambda out, number: put_message(out, number, lambda out: body(out, value, *args))
-
-    match value:
-        case bool() | np.bool_():
-            return 1, lambda out, number: put_varint(out, number, int(value))
-        case SizeT():
-            _check_range(value, 0, 2**64, path)
-            return 3, lambda out, number: put_varint(out, number, value)
-        case int() | np.integer():
-            _check_range(int(value), -(2**63), 2**63, path)
-            return 2, lambda out, number: put_varint(out, number, int(value))
-        case np.floating() if value.dtype == np.float32:
-            return 4, lambda out, number: put_float(out, number, float(value))
-        case float() | np.floating():
-            return 5, lambda out, number: put_double(out, number, float(value))
-        case str():
-            return 6, lambda out, number: put_bytes(out, number, value.encode())
-        case StoredShape():
-            return 7, message(_put_shape)
-        case AxisRecord():
-            return 8, message(_put_axis)
-        case list() | tuple():
-            return 9, message(_put_vector, path, depth + 1)
-        case Mapping():
-            return 10, message(_put_dictionary, path, depth + 1)
-        case np.ndarray() if value.dtype in _DTYPES:
-            return 11, message(_put_array)
+        return 0
+    for types, number in (
+        ((bool, np.bool_), 1), (SizeT, 3), ((int, np.integer), 2), (np.float32, 4), ((float, np.floating), 5), (str, 6),
+        (StoredShape, 7), (AxisRecord, 8), ((list, tuple), 9), (Mapping, 10),
+    ):
+        if isinstance(value, types):  # type: ignore[arg-type]
+            return number
+    if isinstance(value, np.ndarray) and value.dtype in _DTYPES:
+        return 11
     kind = f"array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
     raise TypeError(
-        f"{path} is of type {kind}, which CNTK's format cannot hold; it holds None, bool, int, float, str, "
+        f"{_text(path)} is of type {kind}, which CNTK's format cannot hold; it holds None, bool, int, float, str, "
         "lists, dictionaries with str keys, and arrays of float32, float64, float16, int8 or int16"
     )
 
 
-def _put_shape(out: Buffers, shape: tuple[int, ...]) -> int:
-    return put_bytes(out, 1, _varints(np.array(shape[::-1], np.int64).view(np.uint64))) if shape else 0
+def _entry(key: str, value: Body) -> Body:
+    return field(_ENTRY, message((field(_NAME, key.encode()), field(_ENTRY_VALUE, value))))
 
 
-def _put_axis(out: Buffers, axis: AxisRecord) -> int:
-    size = put_varint(out, 1, axis.number) if axis.number else 0
-    size += put_bytes(out, 2, axis.name.encode())
-    return size + (put_varint(out, 3, 1) if axis.ordered else 0)
+_OFTEN = {bool, SizeT, str}  # types of values that a model of many operations has again and again
 
 
-def _put_array(out: Buffers, array: np.ndarray) -> int:
-    kind = _DTYPES[array.dtype]
-    dtype, number, stored = _ARRAYS[kind]
-    size = put_varint(out, 1, kind) + put_message(out, 3, partial(_put_shape, shape=array.shape))
-    if isinstance(out, _Split):
-        out.values.append(_octets(array, dtype))
-        return size
-    if stored == "zigzag":
-        wide = array.astype(np.int64).ravel()
-        values = memoryview(_varints(((wide << 1) ^ (wide >> 63)).view(np.uint64)))
-    else:
-        values = _octets(array, stored)
-    return size + put_message(out, number, lambda out: put_bytes(out, 1, values) if len(values) else 0)
+@functools.lru_cache(1024, typed=True)
+def _frequent_entry(key: str, value: bool | SizeT | str) -> Body:
+    return _entry(key, _Encoder().value(value, (None, key), 0))
+
+
+def _number(value: int, path: _Path, low: int, end: int) -> bytes:
+    if not low <= value < end:
+        raise ValueError(f"{_text(path)} is {value}, which does not fit into the 64 bits that CNTK's format has for it")
+    return varint(value)
+
+
+def _shape_message(shape: tuple[int, ...]) -> Body:
+    return field(tag(1, BYTES), b"".join(map(varint, shape[::-1]))) if shape else b""
+
+
+def _axis_message(axis: AxisRecord) -> Body:
+    number = tag(1, VARINT) + varint(axis.number) if axis.number else b""
+    ordered = tag(3, VARINT) + varint(1) if axis.ordered else b""
+    return message((number, field(tag(2, BYTES), axis.name.encode()), ordered))
+
+
+_SCALARS: dict[int, Callable[[Any, _Path], bytes]] = {
+    0: lambda value, path: b"",
+    1: lambda value, path: varint(int(value)),
+    2: lambda value, path: _number(int(value), path, -(2**63), 2**63),
+    3: lambda value, path: _number(value, path, 0, 2**64),
+    4: lambda value, path: struct.pack("<f", value),
+    5: lambda value, path: struct.pack("<d", value),
+}
+_MESSAGES: dict[int, Callable[[Any], Body]] = {6: str.encode, 7: _shape_message, 8: _axis_message}
+
+
+def _text(path: _Path) -> str:
+    """Where a value is, as in ``state.list[1]``."""
+    steps: list[str] = []
+    while path is not None:
+        path, key = path
+        steps.append(f"[{key}]" if isinstance(key, int) else f".{key}")
+    return "".join(reversed(steps)).removeprefix(".")
 
 
 def _octets(array: np.ndarray, dtype: str) -> memoryview:
@@ -408,11 +435,6 @@ def _varints(values: np.ndarray) -> bytes:
     return octets[used].tobytes()
 
 
-def _check_range(value: int, low: int, end: int, path: str) -> None:
-    if not low <= value < end:
-        raise ValueError(f"{path} is {value}, which does not fit into the 64 bits that CNTK's format has for it")
-
-
-def _check_depth(depth: int, path: str) -> None:
+def _check_depth(depth: int, path: _Path) -> None:
     if depth > MAX_DEPTH:
-        raise ValueError(f"{path[:60]}... is nested deeper than {MAX_DEPTH} levels; does it contain itself?")
+        raise ValueError(f"{_text(path)[:60]}... is nested deeper than {MAX_DEPTH} levels; does it contain itself?")

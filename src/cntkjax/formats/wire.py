@@ -1,7 +1,7 @@
 """The protocol-buffer wire format, as far as CNTK's files use it: tagged varints, fixed words and byte ranges.
 
 Reading never copies: a :class:`Wire` is a range of the file's bytes, and each of its fields is a number or a smaller
-range. Writing appends to one list of buffers, which is written at the very end, so large arrays are not copied.
+range. Writing makes bytes of small messages and lists of buffers of large ones, so large arrays are not copied.
 
 Source: https://protobuf.dev/programming-guides/encoding (wire types, varints, zigzag, packed fields).
 """
@@ -9,7 +9,7 @@ Source: https://protobuf.dev/programming-guides/encoding (wire types, varints, z
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
 import numpy as np
@@ -141,6 +141,21 @@ def signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
+class Pieces:
+    """More bytes than are joined, as buffers that follow one another: large arrays are not copied."""
+
+    __slots__ = ("buffers", "size")
+
+    def __init__(self, buffers: Buffers, size: int) -> None:
+        self.buffers, self.size = buffers, size
+
+    def __len__(self) -> int:
+        return self.size
+
+
+Body = Buffer | Pieces  # of a message or of a field
+
+
 def varint(value: int) -> bytes:
     """A number as a varint; a negative one by its 64-bit two's complement.
 
@@ -158,38 +173,38 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-def put(out: Buffers, buffer: Buffer) -> int:
-    """Append a buffer; returns its size in bytes, as all functions below return the size of what they append."""
-    out.append(buffer)
-    return len(buffer)
+def tag(number: int, kind: int) -> bytes:
+    """What a field begins with: its number and its wire type."""
+    return varint(number << 3 | kind)
 
 
-def put_varint(out: Buffers, number: int, value: int) -> int:
-    """Append field ``number``, an integer as a varint."""
-    return put(out, varint(number << 3 | VARINT) + varint(value))
-
-
-def put_double(out: Buffers, number: int, value: float) -> int:
-    """Append field ``number``, an IEEE number of 64 bits."""
-    return put(out, varint(number << 3 | FIXED64) + struct.pack("<d", value))
-
-
-def put_float(out: Buffers, number: int, value: float) -> int:
-    """Append field ``number``, an IEEE number of 32 bits."""
-    return put(out, varint(number << 3 | FIXED32) + struct.pack("<f", value))
-
-
-def put_bytes(out: Buffers, number: int, value: Buffer) -> int:
-    """Append field ``number``, a range of bytes, which is not copied."""
-    return put(out, varint(number << 3 | BYTES) + varint(len(value))) + put(out, value)
-
-
-def put_message(out: Buffers, number: int, body: Callable[[Buffers], int]) -> int:
-    """Append field ``number``, a message whose fields ``body`` appends; its header is filled in last."""
-    begin = len(out)
-    out.append(b"")
-    size = body(out)
-    out[begin] = header = varint(number << 3 | BYTES) + varint(size)
+def field(begin: bytes, body: Body) -> Body:
+    """A field of some length: its tag, and what precedes that in a message, then the size of its body, and the body."""
+    size = len(body)
+    begin += varint(size)
     if size < _JOINED:
-        out[begin:] = [b"".join(out[begin:])]
-    return size + len(header)
+        return begin + body  # type: ignore[operator]
+    return Pieces([begin, *body.buffers] if isinstance(body, Pieces) else [begin, body], len(begin) + size)
+
+
+def message(fields: Sequence[Body]) -> Body:
+    """The fields of a message, one after the other.
+
+    >>> message([field(tag(1, BYTES), b"text"), tag(2, VARINT) + varint(3)])
+    b'\\n\\x04text\\x10\\x03'
+    """
+    size = sum(map(len, fields))
+    if size < _JOINED:
+        return b"".join(fields)  # type: ignore[arg-type]
+    out: Buffers = []
+    for body in fields:
+        if isinstance(body, Pieces):
+            out += body.buffers
+        else:
+            out.append(body)
+    return Pieces(out, size)
+
+
+def buffers_of(body: Body) -> Buffers:
+    """The buffers of a body, to be written one after the other."""
+    return body.buffers if isinstance(body, Pieces) else [body]
