@@ -27,6 +27,7 @@ from __future__ import annotations
 import functools
 import math
 import struct
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -151,22 +152,40 @@ def _dictionary(wire: Wire, depth: int) -> dict[str, Any]:
     if depth > MAX_DEPTH:
         wire.fail(f"dictionaries and lists are nested deeper than {MAX_DEPTH} levels")
     out: dict[str, Any] = {}
-    for number, item in _known_fields(wire, {1: VARINT, 2: BYTES}):
+    for number, _, item in wire.fields(_DICTIONARY):
         if number == 1:
             _check_version(wire, item)
             continue
-        entry = dict(_known_fields(item, {1: BYTES, 2: BYTES}))
-        if entry.keys() != {1, 2}:
-            item.fail("an entry of a dictionary lacks its name or its value")
-        key = entry[1].text()
+        octets = bytes(item.bytes()) if item.end - item.start <= _SHORT else None
+        key, value = _READ_BEFORE.get(octets) or _entry(item, octets, depth)
         if key in out:
             item.fail(f"a dictionary has the key {key!r} twice")
-        out[key] = _value(entry[2], depth)
+        out[key] = value
     return out
 
 
+# Short entries by their bytes, without those that can change: a model of many operations has the same ones in each.
+_READ_BEFORE: dict[bytes | None, tuple[str, object]] = {}
+_SHORT, _MANY = 64, 1000  # bytes, entries
+
+
+def _entry(wire: Wire, octets: bytes | None, depth: int) -> tuple[str, object]:
+    fields = {number: item for number, _, item in wire.fields(_ENTRY_FIELDS)}
+    if fields.keys() != {1, 2}:
+        wire.fail("an entry of a dictionary lacks its name or its value")
+    entry = sys.intern(fields[1].text()), _value(fields[2], depth)
+    if octets is not None and not isinstance(entry[1], (list, dict, np.ndarray)):
+        if len(_READ_BEFORE) >= _MANY:
+            _READ_BEFORE.clear()
+        _READ_BEFORE[octets] = entry
+    return entry
+
+
 def _value(wire: Wire, depth: int) -> object:
-    fields = dict(_known_fields(wire, _VALUE_FIELDS))
+    read = _BY_START.get(bytes(wire.data[wire.start : wire.start + 5]))  # fields in the order in which they are written
+    if read is not None and (item := wire.rest(wire.start + 5)) is not None:
+        return read(item, depth)
+    fields = {number: item for number, _, item in wire.fields(_VALUE_FIELDS)}
     _check_version(wire, fields.pop(1, VERSION))
     kind = fields.pop(2, 0)
     if fields.keys() != ({kind + 2} if kind else set()):
@@ -178,11 +197,11 @@ def _value(wire: Wire, depth: int) -> object:
 def _vector(wire: Wire, depth: int) -> list[Any]:
     if depth > MAX_DEPTH:
         wire.fail(f"dictionaries and lists are nested deeper than {MAX_DEPTH} levels")
-    return [_value(item, depth) for _, item in _known_fields(wire, {1: BYTES})]
+    return [_value(item, depth) for _, _, item in wire.fields(_ITEMS)]
 
 
 def _shape(wire: Wire) -> StoredShape:
-    dims = [wire.varints() for _, wire in _known_fields(wire, {1: BYTES})]
+    dims = [wire.varints() for _, _, wire in wire.fields(_ITEMS)]
     flat = np.concatenate(dims).view(np.int64)[::-1].tolist() if dims else []
     if len(flat) > 32 or min(flat, default=0) < -3:
         wire.fail(f"a shape has {len(flat)} dimensions, the smallest {min(flat)}")
@@ -191,7 +210,7 @@ def _shape(wire: Wire) -> StoredShape:
 
 def _axis(wire: Wire) -> AxisRecord:
     axis, name, ordered = 0, "", False
-    for number, item in _known_fields(wire, {1: VARINT, 2: BYTES, 3: VARINT}):
+    for number, _, item in wire.fields(_AXIS):
         if number == 1:
             axis = signed(item)
         elif number == 2:
@@ -209,11 +228,12 @@ _ARRAYS = {
     5: ("i1", 6, "i1"),
     6: ("<i2", 7, "zigzag"),
 }
+_ARRAY_FIELDS = {1: VARINT, 2: VARINT} | dict.fromkeys(range(3, 8), BYTES)
 _DTYPES = {np.dtype(row[0]): kind for kind, row in _ARRAYS.items()}
 
 
 def _array(wire: Wire) -> np.ndarray:
-    fields = dict(_known_fields(wire, {1: VARINT, 2: VARINT, 3: BYTES, 4: BYTES, 5: BYTES, 6: BYTES, 7: BYTES}))
+    fields = {number: item for number, _, item in wire.fields(_ARRAY_FIELDS)}
     kind = fields.get(1, 0)
     if kind not in _ARRAYS:
         wire.fail(f"an array has the unknown data type {kind}")
@@ -231,9 +251,9 @@ def _array(wire: Wire) -> np.ndarray:
     return flat.reshape(shape).astype(dtype, copy=False)
 
 
-def _array_values(wire: Wire, field: Wire | None, stored: str, dtype: str) -> np.ndarray:
+def _array_values(wire: Wire, values: Wire | None, stored: str, dtype: str) -> np.ndarray:
     """The values of an array's field, which may be split into several runs."""
-    runs = [run for _, run in _known_fields(field, {1: BYTES})] if field is not None else []
+    runs = [run for _, _, run in values.fields(_ITEMS)] if values is not None else []
     try:
         parts = [_zigzag(run.varints()) if stored == "zigzag" else np.frombuffer(run.bytes(), stored) for run in runs]
     except FormatError:
@@ -248,17 +268,6 @@ def _zigzag(values: np.ndarray) -> np.ndarray:
     return (half ^ -(values & np.uint64(1)).view(np.int64)).astype(np.int16)
 
 
-def _known_fields(wire: Wire, kinds: Mapping[int, int]) -> list[tuple[int, Any]]:
-    """The known fields of a message; unknown ones are skipped, as protocol buffers require."""
-    out = []
-    for number, kind, item in wire.fields():
-        if number in kinds:
-            if kind != kinds[number]:
-                wire.fail(f"field {number} has wire type {kind} instead of {kinds[number]}")
-            out.append((number, item))
-    return out
-
-
 def _check_version(wire: Wire, version: int) -> None:
     if not 1 <= version <= VERSION:
         wire.fail(
@@ -267,6 +276,8 @@ def _check_version(wire: Wire, version: int) -> None:
         )
 
 
+_DICTIONARY, _ENTRY_FIELDS, _ITEMS = {1: VARINT, 2: BYTES}, {1: BYTES, 2: BYTES}, {1: BYTES}
+_AXIS = {1: VARINT, 2: BYTES, 3: VARINT}
 _VALUE_FIELDS = {1: VARINT, 2: VARINT, 3: VARINT, 4: VARINT, 5: VARINT, 6: FIXED32, 7: FIXED64} | dict.fromkeys(
     range(8, 14), BYTES
 )
@@ -283,14 +294,15 @@ _READ: dict[int, Callable[[Any, int], Any]] = {
     12: lambda item, depth: _dictionary(item, depth + 1),
     13: lambda item, _: _array(item),
 }
-
-
-# ---- writing ---------------------------------------------------------------------------------------------------------
-
 _STARTS = {0: _VERSION_FIELD} | {  # of a value of each type: its version, its type, and the tag of the field it is in
     number - 2: _VERSION_FIELD + tag(2, VARINT) + varint(number - 2) + tag(number, kind)
     for number, kind in _VALUE_FIELDS.items() if number > 2
 }
+_BY_START = {start: _READ[kind + 2] for kind, start in _STARTS.items() if kind > 5}  # of those that have a size
+
+
+# ---- writing ---------------------------------------------------------------------------------------------------------
+
 _ENTRY, _NAME, _ENTRY_VALUE, _ITEM = tag(2, BYTES), tag(1, BYTES), tag(2, BYTES), tag(1, BYTES)
 
 # Where a value is, for messages: the path of what contains it, and its key or number there
@@ -314,7 +326,7 @@ class _Encoder:
             if type(value) in _OFTEN:
                 fields.append(_frequent_entry(key, value))
             else:
-                fields.append(_entry(key, self.value(value, (path, key), depth)))
+                fields.append(_put_entry(key, self.value(value, (path, key), depth)))
         return message(fields)
 
     def vector(self, items: Sequence[Any], path: _Path, depth: int) -> Body:
@@ -372,7 +384,7 @@ def _type_of(value: object, path: _Path) -> int:
     )
 
 
-def _entry(key: str, value: Body) -> Body:
+def _put_entry(key: str, value: Body) -> Body:
     return field(_ENTRY, message((field(_NAME, key.encode()), field(_ENTRY_VALUE, value))))
 
 
@@ -381,7 +393,7 @@ _OFTEN = {bool, SizeT, str}  # types of values that a model of many operations h
 
 @functools.lru_cache(1024, typed=True)
 def _frequent_entry(key: str, value: bool | SizeT | str) -> Body:
-    return _entry(key, _Encoder().value(value, (None, key), 0))
+    return _put_entry(key, _Encoder().value(value, (None, key), 0))
 
 
 def _number(value: int, path: _Path, low: int, end: int) -> bytes:

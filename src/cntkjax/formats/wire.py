@@ -9,8 +9,8 @@ Source: https://protobuf.dev/programming-guides/encoding (wire types, varints, z
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
-from typing import NoReturn
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -58,31 +58,49 @@ class Wire:
         """All bytes of the range, as a view."""
         return self.data[self.start : self.end]
 
-    def fields(self) -> Iterator[tuple[int, int, int | Wire]]:
+    def fields(self, kinds: Mapping[int, int] | None = None) -> Iterator[tuple[int, int, Any]]:
         """Field number, wire type and value of each field: a number for a varint, otherwise the range of its bytes.
 
-        Errors: FormatError for an unknown wire type, and for a field longer than the message.
+        `kinds`: the numbers of the known fields and their wire types; others are skipped, as protocol buffers require.
+        Errors: FormatError for an unknown or another wire type, and for a field longer than the message.
         """
-        at = self.start
-        while at < self.end:
-            tag, begin = self._varint(at)
-            number, kind = tag >> 3, tag & 7
+        data, at, end = self.data, self.start, self.end
+        while at < end:
+            head, begin = data[at], at + 1
+            if head > 127:
+                head, begin = self._varint(at)
+            number, kind = head >> 3, head & 7
             if number == 0:
                 self.fail("a field has number 0", at)
-            if kind == VARINT:
-                value, at = self._varint(begin)
-                yield number, kind, value
-                continue
-            if kind == BYTES:
-                size, begin = self._varint(begin)
-            elif kind in _WORD:
-                size = _WORD[kind]
-            else:
-                self.fail(f"field {number} has the unknown wire type {kind}", at)
-            if size > self.end - begin:
-                self.fail(f"field {number} says it has {size} bytes, but only {self.end - begin} are left", at)
-            at = begin + size
-            yield number, kind, Wire(self.data, begin, at, self.name, self.trailing)
+            size = _WORD.get(kind)
+            if size is None:
+                if kind != VARINT and kind != BYTES:
+                    self.fail(f"field {number} has the unknown wire type {kind}", at)
+                if begin < end and data[begin] < 128:  # as most are, and a file of many operations is nothing else
+                    size, begin = data[begin], begin + 1
+                else:
+                    size, begin = self._varint(begin)
+            value: int | Wire = size
+            if kind != VARINT:
+                if size > end - begin:
+                    self.fail(f"field {number} says it has {size} bytes, but only {end - begin} are left", at)
+                value = Wire(data, begin, begin + size, self.name, self.trailing)
+                begin += size
+            at = begin
+            if kinds is not None:
+                if number not in kinds:
+                    continue
+                if kind != kinds[number]:
+                    self.fail(f"field {number} has wire type {kind} instead of {kinds[number]}")
+            yield number, kind, value
+
+    def rest(self, at: int) -> Wire | None:
+        """The range whose size a varint at this position says, if it is all that follows."""
+        if at >= self.end or (size := self.data[at]) > 127:
+            size, at = self._varint(at)
+        else:
+            at += 1
+        return Wire(self.data, at, self.end, self.name, self.trailing) if at + size == self.end else None
 
     def trailing_bytes(self, size: int) -> memoryview:
         """The next ``size`` bytes after the message. Errors: FormatError if fewer are left."""
@@ -118,8 +136,6 @@ class Wire:
 
     def _varint(self, at: int) -> tuple[int, int]:
         """The varint at a position and the position after it."""
-        if at < self.end and self.data[at] < 128:  # as most are, and a file of many operations is nothing else
-            return self.data[at], at + 1
         value = 0
         for shift in range(0, 70, 7):
             if at >= self.end:
