@@ -6,9 +6,11 @@ import sys
 import warnings
 from os.path import basename
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 
 _PACKAGE = str(Path(__file__).resolve().parent)
+
+Place = tuple[CodeType, int]  # the code of a function, and how far it has come
 
 
 def _user_frame() -> tuple[FrameType | None, int]:
@@ -20,10 +22,24 @@ def _user_frame() -> tuple[FrameType | None, int]:
     return frame, distance
 
 
+def user_place() -> Place | None:
+    """Where the innermost frame outside this package is; None if there is none."""
+    frame, _ = _user_frame()
+    return None if frame is None else (frame.f_code, frame.f_lasti)
+
+
+def line_of(place: Place | None) -> str:
+    """``'train.py:31'`` for a place; '' for None."""
+    if place is None:
+        return ""
+    code, instruction = place
+    line = next((line for begin, end, line in code.co_lines() if begin <= instruction < end), None)
+    return f"{basename(code.co_filename)}:{line}"
+
+
 def user_line() -> str:
     """``'train.py:31'`` of the innermost frame outside this package; '' if there is none."""
-    frame, _ = _user_frame()
-    return "" if frame is None else f"{basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+    return line_of(user_place())
 
 
 def call_stack() -> str:
@@ -37,4 +53,4 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     warnings.warn(message, category, stacklevel=distance + 1 if frame is not None else distance)
 
 
-__all__ = ["call_stack", "user_line", "warn"]
+__all__ = ["Place", "call_stack", "line_of", "user_line", "user_place", "warn"]

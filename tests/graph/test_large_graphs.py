@@ -1,6 +1,7 @@
 """Graphs of thousands of operations: nothing recurses, what takes long says so, and Ctrl-C ends it."""
 
 import signal
+import sys
 import threading
 
 import numpy as np
@@ -37,6 +38,42 @@ def test_a_graph_of_thousands_of_operations_is_computed_printed_saved_and_loaded
     f.save(tmp_path / "model")
     for g in f, C.load_model(tmp_path / "model"):
         np.testing.assert_array_equal(g.eval({g.arguments[0]: X}), expected)
+
+
+def calls(work):
+    """The number of calls of Python functions that some work takes."""
+    count = 0
+
+    def profile(frame, event, argument):
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(profile)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def test_building_saving_and_loading_an_operation_takes_few_calls_of_python_functions(tmp_path):
+    def build(count):
+        h = x
+        for _ in range(count // 3):
+            h = C.tanh(h * 0.5 + x)
+        return h
+
+    def calls_for_each(work):
+        return (calls(lambda: work(600)) - calls(lambda: work(300))) / 300
+
+    x = C.input_variable(3)
+    graphs = {count: build(count) for count in (300, 600)}
+    for count, graph in graphs.items():
+        graph.save(tmp_path / str(count))
+        C.load_model(tmp_path / str(count))
+    assert calls_for_each(build) < 90
+    assert calls_for_each(lambda count: graphs[count].save(tmp_path / "again")) < 110
+    assert calls_for_each(lambda count: C.load_model(tmp_path / str(count))) < 240
 
 
 def test_an_operation_that_is_saved_takes_few_pieces_of_memory():

@@ -373,7 +373,7 @@ def _type_of(value: object, path: _Path) -> int:
         ((bool, np.bool_), 1), (SizeT, 3), ((int, np.integer), 2), (np.float32, 4), ((float, np.floating), 5), (str, 6),
         (StoredShape, 7), (AxisRecord, 8), ((list, tuple), 9), (Mapping, 10),
     ):
-        if isinstance(value, types):  # type: ignore[arg-type]
+        if isinstance(value, types):
             return number
     if isinstance(value, np.ndarray) and value.dtype in _DTYPES:
         return 11

@@ -21,6 +21,7 @@ from .writing import COMPOSITE, PRIMITIVE, USER_DEFINED, VARIABLE
 Record = dict[str, Any]
 
 MAX_DEPTH = 100  # of nested blocks
+_STORED_KINDS = frozenset(VariableKind) - {VariableKind.Output}
 
 
 def graph_of(content: Record, name: str) -> Node:
@@ -65,7 +66,7 @@ class _Reader:
             raise FormatError(f"{self.name}: two variables have the uid {uid!r}")
         check_version(record, VARIABLE, where)
         kind = take(record, "kind", int, where)
-        if kind not in set(VariableKind) - {VariableKind.Output}:
+        if kind not in _STORED_KINDS:
             raise FormatError(f"{where} is of kind {kind}, which a file cannot hold")
         kind = VariableKind(kind)
         shape = tuple(take(record, "shape", StoredShape, where))

@@ -197,7 +197,7 @@ def tag(number: int, kind: int) -> bytes:
 def field(begin: bytes, body: Body) -> Body:
     """A field of some length: its tag, and what precedes that in a message, then the size of its body, and the body."""
     size = len(body)
-    begin += varint(size)
+    begin += _OCTETS[size] if size < 128 else varint(size)
     if size < _JOINED:
         return begin + body  # type: ignore[operator]
     return Pieces([begin, *body.buffers] if isinstance(body, Pieces) else [begin, body], len(begin) + size)

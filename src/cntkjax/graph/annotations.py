@@ -20,6 +20,7 @@ import numpy as np
 from .._typing import Bounds, Fix, NaN
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, list, tuple, dict, set)
+_CONCRETE = (*_PLAIN, np.generic)
 EXACT: set[type] = {os.PathLike}  # classes that nothing else behaves like; modules above add theirs
 _UNSIGNED = 2**64  # CNTK's largest integers, such as the seeds that mean "choose one", have 64 bits
 
@@ -39,7 +40,7 @@ class Annotation:
 
     def rejects(self, value: object) -> bool:
         """True for a value that cannot fit, whatever it behaves like: the check before a call."""
-        return (self.exact or isinstance(value, (*_PLAIN, np.generic))) and not self.accepts(value)
+        return (self.exact or isinstance(value, _CONCRETE)) and not self.accepts(value)
 
 
 @dataclass(frozen=True)

@@ -117,22 +117,22 @@ def infer(node: Node, guess: int = 0) -> bool:
         node.node_outputs = list(node.node_inputs)
         return differs
     specs = _infer_block(node, guess) if node.block_composite is not None else _infer_primitive(node, guess)
-    is_new = not node.node_outputs
-    if is_new:
-        for i, spec in enumerate(specs):
-            name = node._name if len(specs) == 1 or node.block_composite is not None else ""
-            node.node_outputs.append(
-                classes.variable(
-                    VariableKind.Output, spec.shape, spec.dtype, spec.axes or (), name=name,
-                    uid=f"{node.uid}_Output_{i}", needs_gradient=bool(spec.needs_gradient),
-                    is_sparse=spec.is_sparse, owner=node,
-                )
+    if not node.node_outputs:
+        name = node._name if len(specs) == 1 or node.block_composite is not None else ""
+        node.node_outputs += [
+            classes.variable(
+                VariableKind.Output, spec.shape, spec.dtype, spec.axes or (), name=name, uid=f"{node.uid}_Output_{i}",
+                needs_gradient=bool(spec.needs_gradient), is_sparse=spec.is_sparse, owner=node,
+                assumed_dtype=spec.assumed_dtype,
             )
+            for i, spec in enumerate(specs)
+        ]
+        return True
     changed = [
         set_type(v, s.shape, s.dtype, s.axes or (), s.is_sparse, bool(s.needs_gradient), s.assumed_dtype)
         for v, s in zip(node.node_outputs, specs, strict=True)
     ]
-    return is_new or any(changed)
+    return any(changed)
 
 
 def _infer_primitive(node: Node, guess: int) -> list[Spec]:
@@ -144,14 +144,13 @@ def _infer_primitive(node: Node, guess: int) -> list[Spec]:
     elif outputs is None:
         outputs = primitive.outputs(inputs, node.node_attributes)
     specs = [s if isinstance(s, Spec) else Spec(s) for s in (outputs if isinstance(outputs, list) else [outputs])]
-    if any(spec.dtype is None for spec in specs):  # otherwise operands need not have one type
-        dtype, is_assumed = _inferred_dtype(primitive, inputs)
-        for spec in (spec for spec in specs if spec.dtype is None):
-            spec.dtype, spec.assumed_dtype = dtype, is_assumed
     for spec in specs:
-        spec.axes = merged_axes(primitive.name, inputs) if spec.axes is None else spec.axes
+        if spec.dtype is None:  # otherwise operands need not have one type
+            spec.dtype, spec.assumed_dtype = _inferred_dtype(primitive, inputs)
+        if spec.axes is None:
+            spec.axes = merged_axes(primitive.name, inputs)
         if spec.needs_gradient is None:
-            spec.needs_gradient = any(v.needs_gradient for v in inputs)
+            spec.needs_gradient = True in [v.needs_gradient for v in inputs]
     return specs
 
 
@@ -269,6 +268,9 @@ def _inferred_dtype(primitive: Any, inputs: Sequence[Edge]) -> tuple[type | None
     Operands whose types are unknown are assumed to have the type of constants, or that of operands which need not share
     it, such as an initial state, as in CNTK. What they become later may have another.
     """
+    types = {v.dtype for v in inputs}
+    if len(types) == 1 and None not in types and not any(map(has_assumed_dtype, inputs)):
+        return types.pop(), False
     sharing = inputs[primitive.dtype_operands]
     dtype = _merged_dtype(primitive.name, sharing)
     if dtype is None:
@@ -306,11 +308,13 @@ def merged_axes(op: str, inputs: Sequence[Edge]) -> Axes:
     unknown = False
     for v in inputs:
         axes = v.dynamic_axes
+        if not axes or axes is merged:
+            continue
         if axes == UNKNOWN_AXES:
             unknown = True
-        elif set(axes) <= set(merged):
+        elif merged and set(axes) <= set(merged):
             continue
-        elif set(merged) <= set(axes) or set(merged) == {BATCH}:
+        elif not merged or set(merged) <= set(axes) or set(merged) == {BATCH}:
             merged = axes
         else:
             raise AxisError(explain(

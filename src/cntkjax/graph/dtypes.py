@@ -25,6 +25,8 @@ def as_dtype(dtype: ElementType | None) -> type[np.generic]:
     (<class 'numpy.float32'>, <class 'numpy.float64'>, <class 'numpy.float16'>)
     """
     element: Any
+    if type(dtype) is type and dtype in NUMBERS:
+        return dtype
     if isinstance(dtype, int):
         element = TYPES.get(dtype)
     elif isinstance(dtype, (str, type)) and dtype in _ALIASES:

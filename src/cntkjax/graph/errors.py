@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from .._user_code import line_of
+
 
 def explain(what: str, operands: Mapping[str, Any] | None = None, fix: str = "") -> str:
     """A message of three parts: the problem, the operands with the lines that created them, and the fix."""
     lines = [what]
     for label, variable in (operands or {}).items():
-        where = f"   {variable._origin}" if getattr(variable, "_origin", "") else ""
-        lines.append(f"  {label:<8} {variable!r}{where}")
+        line = line_of(getattr(variable, "_origin", None))
+        lines.append(f"  {label:<8} {variable!r}{line and '   ' + line}")
     if fix:
         lines.append(f"Fix: {fix}")
     return "\n".join(lines)

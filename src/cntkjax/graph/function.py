@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
-from .._user_code import user_line
+from .._user_code import Place, user_place
 from .errors import layer_title
 from .uid import new_uid
 from .variable import Edge, Leaf
@@ -41,7 +41,7 @@ class Node:
         self._root = root
         self._name = name or ""
         self._made_by = ""  # name of the Python function that composed it, for messages
-        self._origin = user_line()
+        self._origin: Place | None = user_place() if root is None else root._origin
         self._uid = uid or new_uid("CompositeFunction" if root is not None else primitive.name)
         if root is not None:  # no other attributes: users set their own on composites, and find nodes by name
             return

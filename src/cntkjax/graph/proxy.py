@@ -12,12 +12,13 @@ from inspect import isfunction
 from typing import Any, TypeVar
 
 Class = TypeVar("Class", bound=type)
+_NOTHING: Mapping[str, Any] = {}
 _DELEGATING: dict[type, list[type]] = defaultdict(list)  # the classes that delegate to each class
 
 
 def unwrap(thing: Any) -> Any:
     """The internal object that a user's object wraps; other objects are returned unchanged."""
-    return getattr(thing, "__wrapped__", thing)
+    return getattr(thing, "__dict__", _NOTHING).get("__wrapped__", thing)  # without asking for members of a graph
 
 
 class _Member:

@@ -16,6 +16,7 @@ INFERRED = -1  # inferred from the operands at first use
 FREE = -3  # determined by the data of each minibatch
 INVALID = -4  # less than any size
 UNKNOWN_SHAPE: Shape = (-2,)  # not even the rank is known
+_ENDLESS = 2**63
 
 
 def is_unknown(shape: Shape) -> bool:
@@ -41,6 +42,8 @@ def as_shape(shape: float | Iterable[Any]) -> Shape:
     >>> as_shape(3), as_shape([2, 4.0])
     ((3,), (2, 4))
     """
+    if type(shape) is tuple and all(type(d) is int and FREE <= d < _ENDLESS for d in shape):
+        return shape
     dimensions = (shape,) if isinstance(shape, (int, float, np.number)) else tuple(shape)
     sizes = tuple(int(d) if _is_size(d) else INVALID for d in dimensions)
     if INVALID in sizes:
@@ -52,7 +55,7 @@ def as_shape(shape: float | Iterable[Any]) -> Shape:
 
 def _is_size(dimension: object) -> bool:
     number = isinstance(dimension, (int, float, np.number))
-    return number and dimension == dimension // 1 and FREE <= dimension < 2**63  # type: ignore[operator]
+    return number and dimension == dimension // 1 and FREE <= dimension < _ENDLESS  # type: ignore[operator]
 
 
 def shape_text(shape: Shape) -> str:
@@ -82,8 +85,11 @@ def broadcast(shapes: Iterable[Shape]) -> Shape | None:
     >>> broadcast([(2, 1), (3,)])
     (2, 3)
     """
+    distinct = {*shapes, ()}
+    if len(distinct) < 3:  # all are equal, but for single numbers
+        return max(distinct, key=len)
     result = []
-    for dims in facing(shapes):
+    for dims in facing(distinct):
         sizes = {d for d in dims if d >= 0}
         if len(sizes) > 1:
             return None

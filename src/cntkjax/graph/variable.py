@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .._typing import AnyArray, DTypeLike, ElementType, ShapeLike
-from .._user_code import user_line
+from .._user_code import Place, user_place
 from .axis import BATCH, UNKNOWN_AXES, AxesLike, Axis, axes_text
 from .cells import Cell, Changes, commit
 from .dtypes import as_dtype
@@ -54,11 +54,12 @@ class Edge:
         needs_gradient: bool = False,
         is_sparse: bool = False,
         owner: Node | None = None,
+        assumed_dtype: bool = False,
     ) -> None:
         self._kind = kind
         self._shape: Shape = as_shape(shape)
         self._dtype = None if dtype is None else as_dtype(dtype)
-        self._has_assumed_dtype = False
+        self._has_assumed_dtype = assumed_dtype
         self._dynamic_axes: Axes = tuple(dynamic_axes)
         self._name = name or ""
         self._uid = uid or new_uid(kind.name)
@@ -66,7 +67,7 @@ class Edge:
         self._is_sparse = is_sparse
         self._owner = owner
         self._bound: Edge | None = None  # of an argument inside a block: its operand outside
-        self._origin = user_line() if owner is None else owner._origin
+        self._origin: Place | None = user_place() if owner is None else owner._origin
 
     # ---- properties as in CNTK
     @property

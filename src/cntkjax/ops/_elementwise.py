@@ -50,6 +50,8 @@ def associative_multi_arg(f: Callable[..., Function]) -> Callable[..., Function]
     def halves(operands: list[Any], name: str = "") -> Function:
         if len(operands) == 1:
             return operands[0]
+        if len(operands) == 2:
+            return f(*operands, name=name)
         middle = len(operands) // 2
         return f(halves(operands[:middle]), halves(operands[middle:]), name=name)
 

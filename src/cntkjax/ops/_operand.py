@@ -8,11 +8,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .._typing import ArrayLike, DTypeLike
+from ..graph.dtypes import as_dtype
 from ..graph.errors import OperandError, explain
 from ..graph.function import Node
 from ..graph.proxy import unwrap
-from ..graph.variable import Edge
-from ..variables import Constant, Variable
+from ..graph.public import classes
+from ..graph.variable import Edge, VariableKind
+from ..variables import Variable
 
 # A variable, a function with one output, an array, a nested list of numbers, or a number.
 Operand: TypeAlias = Edge | Node | ArrayLike
@@ -38,7 +40,8 @@ def as_variable(operand: Operand, dtype: DTypeLike | None = None) -> Variable:
                 "write builtins.sum(...) after `import builtins`, or import only the names that are needed",
             ))
         raise OperandError(f"an operand of type {array.dtype} is not supported: pass numbers in a rectangular array")
-    return Constant(array, dtype=np.float32 if dtype is None else dtype)
+    element = np.float32 if dtype is None else as_dtype(dtype)
+    return classes.constant(VariableKind.Constant, array.shape, element, array=np.array(array, element))  # type: ignore[return-value]
 
 
 def as_variables(*operands: Operand, widest: bool = True) -> list[Variable]:
@@ -47,10 +50,11 @@ def as_variables(*operands: Operand, widest: bool = True) -> list[Variable]:
     If no operand is a variable, they take the widest floating-point type of the NumPy arrays.
     `widest=False`: they are single precision then.
     """
-    dtype = variable_type(*operands)
-    if dtype is None and widest and not any(map(_is_symbolic, operands)):
+    variables = [as_variable(o) if _is_symbolic(o) else None for o in operands]
+    dtype: DTypeLike | None = next((v.dtype for v in variables if v is not None and v.dtype is not None), None)
+    if dtype is None and widest and all(v is None for v in variables):
         dtype = numpy_type(*operands)
-    return [as_variable(o, dtype) for o in operands]
+    return [as_variable(o, dtype) if v is None else v for v, o in zip(variables, operands, strict=True)]
 
 
 def variable_type(*operands: Operand) -> DTypeLike | None:

@@ -213,6 +213,8 @@ class Primitive:
 
         Errors: TypeError for an attribute that the operation does not have, or that it needs and that is missing.
         """
+        if not attrs and not self.attributes:
+            return {}
         unknown = set(attrs) - set(self.attributes)
         if unknown:
             raise TypeError(f"{self.name} has no attribute {', '.join(sorted(unknown))}")

@@ -54,17 +54,16 @@ class Elementwise(Primitive):
         Parameters and constants of unknown shape take that of the other operands once it is known.
         """
         known = [v for v in inputs if not is_unknown(v.shape)]
+        if len(known) == len(inputs):
+            return broadcast_shape(self.name, inputs)
         leaves = [v for v in inputs if is_unknown(v.shape) and isinstance(v, Leaf)]
         if known and leaves and len(known) + len(leaves) == len(inputs):
             shape = broadcast_shape(self.name, known)
             for leaf in leaves:
                 infer_shape(leaf, shape)
             return shape
-        if any(is_unknown(v.shape) for v in inputs):
-            inputs = [v for v in inputs if v.dynamic_axes and v.shape and 1 not in v.shape and not is_unknown(v.shape)]
-            if not inputs:
-                return UNKNOWN_SHAPE
-        return broadcast_shape(self.name, inputs)
+        larger = [v for v in known if v.dynamic_axes and v.shape and 1 not in v.shape]
+        return broadcast_shape(self.name, larger) if larger else UNKNOWN_SHAPE
 
     def lower(self, attrs: Attrs, *samples: Array) -> Array:
         """The computation; the operands broadcast like NumPy arrays."""
