@@ -45,6 +45,7 @@ class Case:
 
 
 _SLU = f"{_TESTS}/Examples/Text/Miscellaneous/SLU"
+_DOUBLE = f"{_TESTS}/ParallelTraining/NoQuantization/DoublePrecision/baseline.cpu.txt"
 _GRADIENTS = "SimpleMultiGPU=[SGD=[ParallelTrain=[DataParallelSGD=[gradientBits={}]]]]"
 CASES = (
     Case("Simple2d/OneHidden", f"{_TESTS}/Simple2d/OneHidden.cntk", f"{_TESTS}/Simple2d/Data",
@@ -56,11 +57,13 @@ CASES = (
     Case("ParallelTraining/NoQuantization/SinglePrecision", f"{_TESTS}/ParallelTraining/SimpleMultiGPU.cntk",
          f"{_TESTS}/ParallelTraining/Data", ("precision=float", _GRADIENTS.format(32)), 1e-5),
     Case("ParallelTraining/NoQuantization/DoublePrecision", f"{_TESTS}/ParallelTraining/SimpleMultiGPU.cntk",
-         f"{_TESTS}/ParallelTraining/Data", ("precision=double", _GRADIENTS.format(64)), 1e-5),
+         f"{_TESTS}/ParallelTraining/Data", ("precision=double", _GRADIENTS.format(64)), 1e-5,
+         epochs=4, log=_DOUBLE),
     Case("ParallelTraining/NoQuantization/SinglePrecision", f"{_TESTS}/ParallelTraining/SimpleMultiGPU.cntk",
          f"{_TESTS}/ParallelTraining/Data", ("precision=float", _GRADIENTS.format(32)), 2e-5, workers=4),
     Case("ParallelTraining/NoQuantization/DoublePrecision", f"{_TESTS}/ParallelTraining/SimpleMultiGPU.cntk",
-         f"{_TESTS}/ParallelTraining/Data", ("precision=double", _GRADIENTS.format(64)), 1e-5, workers=4),
+         f"{_TESTS}/ParallelTraining/Data", ("precision=double", _GRADIENTS.format(64)), 1e-5,
+         workers=4, epochs=4, log=_DOUBLE),
     Case("Text/SequenceClassification", f"{_TESTS}/Text/SequenceClassification/Config/seqcla.cntk",
          f"{_TESTS}/Text/SequenceClassification/Data", (), 0.06),
     Case("Examples/Text/SLU", f"{_SLU}/Config/rnnlu.cntk", f"{_TESTS}/Text/SLU",

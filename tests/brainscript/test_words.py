@@ -127,6 +127,11 @@ def test_faults_of_labelled_files_are_named(data):
     (data / "iob").write_text("BOS Z\n")
     with pytest.raises(ConfigError, match="iob, line 1: Z is not in the token file of labels"):
         source(data, LU)
+    (data / "iob").write_text("BOS O\n")
+    with pytest.raises(ConfigError, match=r"c.cntk, line 2, column \d+: wordContext is a whole number, not 'one'\n"):
+        source(data, LU.replace("-1:0:1", "0:one"))
+    with pytest.raises(ConfigError, match=r"c.cntk, line 3, column \d+: .*/mop: No such file or directory"):
+        source(data, LU.replace("/map", "/mop"))
     with pytest.raises(ConfigError, match="did you mean LUSequenceReader"):
         source(data, LU.replace("LUSequenceReader", "LUSequencReader"))
 

@@ -78,7 +78,7 @@ class _Recurrent(Nodes):
 
     def simple(self, x: NetNode, sizes: Sequence[int]) -> NetNode:
         """Layers of which those that recurrentLayer lists also get their own last output."""
-        recurrent = {int(layer) for layer in self.block.array("recurrentLayer")}
+        recurrent = set(self.block.integers("recurrentLayer"))
         for i, activation in enumerate(self.activations(len(sizes) - 2)):
             product = self.auto("Times", self.weight(f"W{i}", sizes[i + 1], sizes[i]), x)
             made: dict[str, NetNode] = {}

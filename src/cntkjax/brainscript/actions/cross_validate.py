@@ -13,7 +13,7 @@ from .test import evaluate
 
 def cross_validate(command: Command) -> None:
     """Evaluate the models of several epochs, and log the best of each criterion."""
-    interval = [int(float(each)) for each in command.block.array("crossValidationInterval")] or [0, 1, 1000]
+    interval = command.block.integers("crossValidationInterval") or [0, 1, 1000]
     if len(interval) != 3 or interval[1] < 1:
         raise ConfigError("crossValidationInterval is first:step:last, three numbers of epochs")
     first, step, last = interval

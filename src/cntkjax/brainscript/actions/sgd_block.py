@@ -28,7 +28,7 @@ def settings_of(block: Block, model_path: str, log: Log, pieces: int = 0) -> Blo
         raise block.missing("SGD")
     computed = {"modelPath": _quoted(model_path), "truncated": str(pieces > 0).lower()}
     if pieces:
-        computed["minibatchSize"] = ":".join(f"{int(float(size)) * pieces}" for size in sgd.array("minibatchSize"))
+        computed["minibatchSize"] = ":".join(f"{size * pieces}" for size in sgd.integers("minibatchSize"))
     names = {name.lower() for name in computed}
     given = [each for each in _assignments(sgd, (), log) if each.name.lower() not in names]
     given += [Assignment(name, name, (), as_raw(value, name)) for name, value in computed.items()]

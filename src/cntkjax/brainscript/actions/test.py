@@ -79,8 +79,7 @@ class Evaluation:
 
 def minibatch_size(block: Block) -> int:
     """The size of minibatches of actions that do not train: the first of those that the block lists."""
-    sizes = block.array("minibatchSize")
-    return int(float(sizes[0])) if sizes else MINIBATCH
+    return next(iter(block.integers("minibatchSize")), MINIBATCH)
 
 
 def _criteria(network: Network, command: Command) -> list[Criterion]:

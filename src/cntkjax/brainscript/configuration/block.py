@@ -193,6 +193,15 @@ class Block:
         value = self.get(name)
         return [] if value is None else [unquoted(part) for part in elements(value)]
 
+    def integers(self, name: str) -> list[int]:
+        """The elements of an array of whole numbers. Errors: ConfigError for another element."""
+        return [int(number) for number in self.numbers(name, whole=True)]
+
+    def numbers(self, name: str, whole: bool = False) -> list[float]:
+        """The elements of an array of numbers. Errors: ConfigError for another element."""
+        value = self.get(name)
+        return [] if value is None else [_number(part, name, whole) for part in elements(value)]
+
     def choice(self, name: str, choices: Iterable[str], default: str) -> str:
         """One of the choices, as spelt there. Errors: ConfigError for another value."""
         value = self.get(name)

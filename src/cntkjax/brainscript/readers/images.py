@@ -63,7 +63,7 @@ def _listed(stream: Block) -> list[Any]:
 
 def _crop(block: Block) -> Any:
     """Cropping; ratios are a number, or a range a:b."""
-    size = [int(each) for each in block.array("cropSize")]
+    size = block.integers("cropSize")
     return transforms.crop(
         block.text("cropType", "Center").lower(), size[0] if len(size) == 1 else tuple(size) if size else 0,  # type: ignore[arg-type]
         _ratio(block, "sideRatio", "cropRatio"), _ratio(block, "areaRatio"), _ratio(block, "aspectRatio") or 1.0,
@@ -75,7 +75,7 @@ def _ratio(block: Block, *names: str) -> Any:
     """A ratio or a range; 0 where there is none."""
     for name in names:
         if name in block:
-            numbers = [float(each) for each in block.array(name)]
+            numbers = block.numbers(name)
             return numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1])
     return 0.0
 

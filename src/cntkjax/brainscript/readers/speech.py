@@ -74,7 +74,7 @@ def _features(stream: Block) -> Any:
     """Features, with as many frames beside each as ``dim`` has room for."""
     script, width = stream.text("scpFile"), stream.integer("dim")
     if "contextWindow" in stream:
-        left, *more = (int(each) for each in stream.array("contextWindow"))
+        left, *more = stream.integers("contextWindow")
         context = left, more[0] if more else left
         dim = width if width == _frame_size(script) else width // (sum(context) + 1)
     else:

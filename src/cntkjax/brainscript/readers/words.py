@@ -25,8 +25,8 @@ class Word(NamedTuple):
 
 def language_corpus(block: Block) -> Corpus:
     """The text of a LMSequenceReader block: a sentence on each line; the label of a word is the next one."""
-    path, classes = block.text("file"), read_classes(block.text("wordclass")) if "wordclass" in block else []
-    lines = [(number, line.split()) for number, line in _lines(path)]
+    path, classes = block.text("file"), read_classes(block) if "wordclass" in block else []
+    lines = [(number, line.split()) for number, line in _lines(block, "file")]
     words = [each.word for each in classes] or _vocabulary(_part(block, "labelIn"), lines)
     find = _finder(words, block.text("unk", "<unk>"), "wordclass" if classes else "labelIn")
     for number, line in lines:
@@ -64,7 +64,7 @@ def understanding_corpus(block: Block) -> Corpus:
     ending = words.text("endSequence", "")
     indices: list[list[int]] = []
     outputs, ends = [], []
-    for number, line in _lines(path):
+    for number, line in _lines(block, "file"):
         *inputs, label = line.split() or [""]
         if label:
             width = len(indices[0]) if indices else max(len(inputs), 1)
@@ -77,7 +77,7 @@ def understanding_corpus(block: Block) -> Corpus:
             ends.append(len(indices))
     bounds = np.unique([0, *ends, len(indices)])
     sentences = np.stack([bounds[:-1], bounds[1:]], 1)
-    offsets = [int(offset) for offset in block.array("wordContext")] or [0]
+    offsets = block.integers("wordContext") or [0]
     columns = np.array(indices, np.int64).reshape(len(outputs), -1)
     features = _in_context(columns, sentences, offsets, len(vocabulary))
     together = max(block.integer("nbruttsineachrecurrentiter", 1), 1)
@@ -125,10 +125,11 @@ def _streams(features: Rows, labels: Rows) -> Mapping[StreamInformation, Rows]:
     return found
 
 
-def read_classes(path: str) -> list[Word]:
-    """The lines of a word class file: index, count, word, class. Errors: ConfigError for other lines."""
+def read_classes(block: Block) -> list[Word]:
+    """The lines of the file wordclass: index, count, word, class. Errors: ConfigError for other lines."""
     found: list[Word] = []
-    for number, line in _lines(path):
+    path = block.text("wordclass")
+    for number, line in _lines(block, "wordclass"):
         columns = line.split()
         if not columns:
             continue
@@ -147,19 +148,19 @@ def _vocabulary(part: Block, lines: Sequence[tuple[int, list[str]]]) -> list[str
     """The words of labelMappingFile, or those of the text in the order of their first appearance."""
     file = part.text("labelMappingFile", "")
     if file and Path(file).is_file():
-        return [line.strip() for _, line in _lines(file) if line.strip()]
+        return [line.strip() for _, line in _lines(part, "labelMappingFile") if line.strip()]
     return list(dict.fromkeys(word for _, line in lines for word in line))
 
 
 def _tokens(part: Block) -> list[str]:
     """The words of a token file, one a line."""
-    return [line.strip() for _, line in _lines(part.text("token")) if line.strip()]
+    return [line.strip() for _, line in _lines(part, "token") if line.strip()]
 
 
 def _word_map(block: Block) -> dict[str, str]:
     """What words are replaced with."""
     path = block.text("wordMap")
-    pairs = [(number, line.split()) for number, line in _lines(path)]
+    pairs = [(number, line.split()) for number, line in _lines(block, "wordMap")]
     wrong = next(((number, pair) for number, pair in pairs if len(pair) not in (0, 2)), None)
     if wrong is not None:
         raise ConfigError(f"{path}, line {wrong[0]}: '{' '.join(wrong[1])}' is no word with the one it becomes")
@@ -188,13 +189,15 @@ def _part(block: Block, name: str) -> Block:
     return part
 
 
-def _lines(path: str) -> Iterator[tuple[int, str]]:
-    """The lines of a file, with their numbers. Errors: ConfigError for a file that cannot be read."""
+def _lines(block: Block, name: str) -> Iterator[tuple[int, str]]:
+    """The lines of the file that a key names, with their numbers. Errors: ConfigError if it cannot be read."""
+    path, value = block.text(name), block.get(name)
     try:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from error
+        assert value is not None
+        raise value.at(0).error(f"{path}: {error.strerror}") from error
     return enumerate(text.split("\n"), 1)
 
 
-__all__ = ["Word", "language_corpus", "read_classes", "understanding_corpus"]
+__all__ = ["Word", "language_corpus", "understanding_corpus"]
