@@ -1,18 +1,27 @@
-"""What holds of a program without CNTK: sequences compute the same alone, in another order, and in a loaded model."""
+"""What holds of a program without CNTK, which computes the same in other forms.
+
+Values: of each sequence alone, in another order, in a loaded model, in a predictor (which is compiled thoroughly at
+once), in the other floating point type, and by NumPy. Training: with gradients summed over pieces of a minibatch, and
+with a checkpoint in its midst.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
+from . import numpy_reference, training_forms
 from .compare import TOLERANCE, UNKNOWN, problem
-from .program import BATCH, HEADER, Program
+from .executing import chosen, executed, in_order, is_mixing
+from .program import BATCH, Program
 from .serve import plain
 
-# What computes a sample from others, or from its place in the minibatch.
-MIXING = (
-    "batch", "all_axes", "BatchNormalization", "negative_samples", "classification_error", "edit_distance", "ndcg",
-    "lambda_rank", "fmeasure", "weighted_binary", "Dropout", "unpack", "random",
+# What jumps where operands are nearly equal or zero, or has another type than the program.
+JUMPING = re.compile(
+    r"floor|ceil|round|greater|less|equal|hardmax|argm|top_k|element_(not|and|or|xor|divide|select)|straight|one_hot|where"
+    r"|reciprocal|log|sqrt|pow|cosine|np\.float|normal|Pooling|POOLING|reduce_l2|asin|acos|atanh|clip|until"
 )
 INFERRED = -1
 Values = list[list[Any]]  # of each root, what each sample has
@@ -20,54 +29,60 @@ Values = list[list[Any]]  # of each root, what each sample has
 
 def problems(program: Program) -> list[str]:
     """What a program computes otherwise in another form; empty if all agree."""
-    if any(word in s.text for s in program.statements for word in MIXING):
-        return []
     if any(n in (UNKNOWN, INFERRED) for s in program.statements for n in s.type.shape):
         return []
-    names, (minibatch, *_) = executed(program)
+    names, minibatches = executed(program)
+    if program.seed % 2:
+        found = list(numpy_reference.disagreements(program, names, minibatches[0]))
+    else:
+        found = list(training_forms.disagreements(program, names, minibatches))
+    return found + list(_other_forms(program, names, minibatches[0]))
+
+
+def _other_forms(program: Program, names: dict[str, Any], minibatch: dict[str, Any]) -> Iterator[str]:
     roots = [names[r] for r in program.roots if BATCH in program[r].type.axes]
     fed = {s.name for s in program.statements if s.is_input and s.type.axes}
-    if not roots or not fed:
-        return []
+    if is_mixing(program) or not roots or not fed:
+        return
     size = program.minibatches[0].size
     forms = {
         "alone": lambda: [evaluated(names, roots, chosen(minibatch, fed, [i])) for i in range(size)],
         "reversed": lambda: [evaluated(names, roots, chosen(minibatch, fed, range(size - 1, -1, -1)))],
         "loaded": lambda: [evaluated(names, [names["reload"](names["C"].combine(roots))], minibatch)],
+        "predicted": lambda: [_predicted(names, roots, minibatch)],
     }
     whole = evaluated(names, roots, minibatch)
-    found = (disagreement(form, whole, compute(), TOLERANCE[program.dtype]) for form, compute in forms.items())
-    return [p for p in found if p]
+    for form, compute in forms.items():
+        yield from disagreement(form, whole, compute(), TOLERANCE[program.dtype])
+    if not any(JUMPING.search(s.text) for s in program.statements):
+        yield from disagreement("other type", whole, [_of_other_type(program, roots)], TOLERANCE["float32"])
 
 
-def executed(program: Program) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The names of a program whose graph is built, and its minibatches."""
-    names: dict[str, Any] = {}
-    exec(compile(HEADER.read_text(), "header.py", "exec"), names)
-    for line in program.lines():
-        if not line.startswith(("show(", "loss =")):
-            exec(line, names)
-    return names, [names[f"m{i}"] for i in range(len(program.minibatches))]
+def _predicted(names: dict[str, Any], roots: list[Any], minibatch: dict[str, Any]) -> Values:
+    f = names["C"].combine(roots)
+    values = names["C"].Predictor(f)(names["feed"](f, minibatch))
+    return [list(values[o]) for o in f.outputs] if isinstance(values, dict) else [list(values)]
 
 
-def chosen(minibatch: dict[str, Any], fed: set[str], order: Sequence[int]) -> dict[str, Any]:
-    """Some of the sequences; what has no batch axis stays."""
-    def some(v: Any) -> Any:
-        return [v[i] for i in order] if isinstance(v, list) else v[list(order)]
-
-    return {name: some(v) if name in fed else v for name, v in minibatch.items()}
+def _of_other_type(program: Program, roots: list[Any]) -> Values:
+    """The values with elements of 64 instead of 32 bits, or the other way round."""
+    names, (minibatch, *_) = executed(replace(program, dtype="float32" if program.dtype == "float64" else "float64"))
+    others = [names[r] for r in program.roots if BATCH in program[r].type.axes]
+    combine = names["C"].combine
+    for p, q in zip(in_order(combine(roots).parameters), in_order(combine(others).parameters), strict=True):
+        q.value = p.value
+    return evaluated(names, others, minibatch)
 
 
 def evaluated(names: dict[str, Any], roots: list[Any], minibatch: dict[str, Any]) -> Values:
     return [list(values) for values in names["evaluate"](roots, minibatch)]
 
 
-def disagreement(form: str, whole: Values, parts: list[Values], tolerance: float) -> str:
+def disagreement(form: str, whole: Values, parts: list[Values], tolerance: float) -> Iterator[str]:
     """How the values of another form differ from those of the whole minibatch."""
     for root, expected in enumerate(whole):
         found = [sample for part in parts for sample in part[root]]
         if form == "reversed":
             found.reverse()
         if p := problem(plain(expected), plain(found), tolerance):
-            return f"{form}: {p.replace('CNTK', 'the minibatch')}"
-    return ""
+            yield f"{form}: {p.replace('CNTK', 'the minibatch')}"

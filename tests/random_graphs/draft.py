@@ -9,7 +9,8 @@ import numpy as np
 
 import cntk as C
 
-from .program import BATCH, HEADER, SEQUENCE, Statement, Type, call
+from .program import BATCH, SEQUENCE, Statement, Type, call
+from .serve import new_names
 
 Predicate = Callable[[Type], bool]
 AXES = {"t1": 'C.Axis("t1")', "t2": 'C.Axis("t2")'}
@@ -33,8 +34,7 @@ class Draft:
         self.random = random.Random(seed)
         self.statements: list[Statement] = []
         self.refused: list[tuple[Statement, ...]] = []
-        self.names: dict[str, object] = {}
-        exec(compile(HEADER.read_text(), "header.py", "exec"), self.names)
+        self.names: dict[str, object] = new_names()
         self.names["T"] = np.dtype(dtype).type
 
     def add(self, text: str, is_input: bool = False, name: str = "") -> str:

@@ -45,7 +45,7 @@ def finish(draft: Draft) -> Program:
     used = {u for s in draft.statements for u in s.uses}
     leaves = ("C.parameter(", "C.constant(", "C.input_variable(", "C.sequence.input_variable(")
     roots = [s.name for s in draft.statements if s.name not in used and not s.text.startswith(leaves)]
-    often = {"values": 1, "gradients": 0.5, "loaded": 0.15, "training": 0.15}
+    often = {"values": 1, "gradients": 0.5, "loaded": 0.15, "training": 0.15, "pieces": 0.15}
     observations = [what for what, probability in often.items() if random.random() < probability]
     learner = random.choice(LEARNERS[random.choice(list(LEARNERS))])
     learner = learner.format(**{name: random.choice(texts) for name, texts in SCHEDULES.items()})

@@ -62,6 +62,21 @@ def evaluate(outputs, minibatch):
     return [values[o] for o in f.outputs] if isinstance(values, dict) else [values]
 
 
+def pieces(outputs, minibatch, end):
+    """The same where all sequences are cut: the steps before `end` come in one minibatch, the others in the next."""
+    f = C.combine(outputs)
+    shown = []
+    for first in (True, False):
+        cut = feed(f, minibatch)
+        for a, sequences in cut.items():
+            if isinstance(sequences, list):
+                parts = [s[:end] if first else s[end:] for s in sequences]
+                cut[a] = C.Value.create(a, parts, [first] * len(parts))
+        values = f.eval(cut)
+        shown += [values[o] for o in f.outputs] if isinstance(values, dict) else [values]
+    return shown
+
+
 def gradients(root, wrt, minibatch):
     """The gradients of the sum of `root`."""
     found = root.grad(feed(root, minibatch), wrt=wrt)

@@ -113,7 +113,7 @@ class Program:
         if place < 0 or what == "training":
             return self.statements
         if what != "gradients":
-            return self.cone([self.roots[place]])
+            return self.cone([self.roots[place % len(self.roots)]])
         later = {self.differentiated[place]}
         for s in self.statements:
             if later.intersection(s.uses):
@@ -131,7 +131,7 @@ class Program:
         lines += [s.line for s in self.statements]
         lines += [f'show("type of {r}", describe({r}))' for r in self.roots]
         lines += [self._minibatch(i) for i in range(len(self.minibatches))]
-        lines += self._loss() if {"gradients", "training"} & set(self.observations) else []
+        lines += self.loss if {"gradients", "training"} & set(self.observations) else []
         for observation in self.observations:
             lines += OBSERVATIONS[observation](self)
         return lines
@@ -146,8 +146,9 @@ class Program:
         entries = [f'"{s.name}": {self.minibatches[i].data(s, 100 * i + 10 * int(s.name[1:]))}' for s in inputs]
         return f"m{i} = {{{', '.join(entries)}}}"
 
-    def _loss(self) -> list[str]:
-        """A number for each sample that every root contributes to, each element with another weight."""
+    @property
+    def loss(self) -> list[str]:
+        """The line of a number for each sample: every root contributes, each element with another weight."""
         terms = [self._term(self[r]) for r in self.roots if self[r].type.dtype == self.dtype]
         return [f"loss = {' + '.join(terms)}"] if terms else []
 
@@ -176,10 +177,17 @@ class Program:
     def _loaded(self) -> list[str]:
         return [f'show("loaded", evaluate([reload(C.combine({self._list}))], m0))']
 
+    def _pieces(self) -> list[str]:
+        """Cut behind two steps or more, as many as the longest delay; CNTK sees only the previous minibatch."""
+        axes = {a for s in self.statements if s.is_input for a in s.type.axes[1:]}
+        shortest = min((n for a in axes for n in self.minibatches[0].lengths[a]), default=0)
+        return [f'show("pieces", pieces({self._list}, m0, {shortest - 1}))'] if shortest > 2 else []
+
 
 OBSERVATIONS = {
     "values": Program._values,
     "gradients": Program._gradients,
     "loaded": Program._loaded,
     "training": Program._training,
+    "pieces": Program._pieces,
 }

@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import traceback
+import types
 
 import numpy as np
 
@@ -49,10 +50,16 @@ with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "header.py"))
     HEADER = compile(source.read(), "header.py", "exec")
 
 
+def new_names():
+    """What header.py defines, as a module: that of its user function is looked up when a model is loaded."""
+    module = sys.modules["header"] = types.ModuleType("header")
+    exec(HEADER, module.__dict__)
+    return module.__dict__
+
+
 def run(lines):
     """What a program shows: by its name, a value, or why there is none."""
-    names, shown = {}, {}
-    exec(HEADER, names)
+    names, shown = new_names(), {}
     names["show"] = lambda what, value: shown.update({what: plain(value)})
     for number, line in enumerate(lines):
         try:

@@ -1,6 +1,6 @@
 """Smaller programs are programs."""
 
-from .consistency import executed
+from .executing import executed
 from .generator import write
 from .shrink import size, smaller
 

@@ -1,0 +1,62 @@
+"""What counts as a difference between two runs, and whether NumPy finds wrong values."""
+
+import numpy as np
+import pytest
+
+from . import numpy_reference
+from .compare import compare
+from .executing import executed
+from .program import BATCH, Minibatch, Program, Statement, Type
+from .rules import RULES
+from .serve import plain
+
+ONE, TWO = plain(np.ones(2)), plain(np.full(2, 2.0))
+REFUSAL = {"error": "ValueError", "message": "no", "place": "", "accident": False}
+
+
+@pytest.mark.parametrize(("cntk", "ours", "expected"), [
+    ([ONE, ONE, ONE], [ONE, TWO, TWO], [("value", 1), ("value", 2)]),
+    ([ONE, ONE], [ONE], [("value", 0)]),
+    (REFUSAL, [ONE], [("accepted", -1)]),
+    ([ONE], REFUSAL, [("refused", -1)]),
+    (REFUSAL, REFUSAL, [("both refuse", -1)]),
+])
+def test_each_value_that_differs_is_a_difference(cntk, ours, expected):
+    found = compare({"values 0": cntk}, {"values 0": ours}, "float32")
+    assert [(d.kind, d.place) for d in found] == expected
+
+
+def test_what_is_refused_here_alone_is_a_fault_although_cntk_refuses_something_else():
+    found = compare({"values 0": [ONE], "loaded": REFUSAL}, {"values 0": REFUSAL, "loaded": [ONE]}, "float32")
+    assert [(d.kind, d.what) for d in found] == [("refused", "values 0")]
+
+
+@pytest.mark.parametrize(("a", "b"), [(np.nan, 0), (0, np.inf), (np.inf, -np.inf)])
+def test_infinite_values_differ_from_finite_ones_and_in_their_sign(a, b):
+    assert compare({"values 0": [plain(np.array(a))]}, {"values 0": [plain(np.array(b))]}, "float32")
+
+
+def test_numpy_computes_operations_that_have_rules():
+    assert set(numpy_reference.OPERATIONS) <= set(RULES)
+
+
+def test_numpy_finds_a_wrong_value_in_a_step_of_a_sequence():
+    steps = Type((2, 3), (BATCH, "defaultDynamicAxis"))
+    statements = (
+        Statement("v1", 'C.sequence.input_variable((2, 3), name="v1")', steps, is_input=True),
+        Statement("v2", "C.parameter(init=data(2, 3, 4))", Type((3, 4))),
+        Statement("v3", "C.times(v1, v2)", Type((2, 4), steps.axes)),
+        Statement("v4", "C.reduce_sum(v3, (0, 1))", Type((1, 1), steps.axes)),
+    )
+    program = Program(1, "float32", statements, ("v4",), (Minibatch(2, {"defaultDynamicAxis": (3, 1)}),), ("values",))
+    names, (minibatch,) = executed(program)
+    assert not list(numpy_reference.disagreements(program, names, minibatch))
+    right = names["evaluate"]
+
+    def wrong(outputs, minibatch):
+        values = right(outputs, minibatch)
+        values[-1][0][2] += 0.25
+        return values
+
+    (found,) = numpy_reference.disagreements(program, names | {"evaluate": wrong}, minibatch)
+    assert found.startswith("v4 = C.reduce_sum")
