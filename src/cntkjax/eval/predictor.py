@@ -25,6 +25,7 @@ from ..ops._operand import as_list
 from ..ops.functions import Function
 from ..variables import Variable
 from ._batching import Request, RequestQueue
+from ._folding import fold_batch_normalization
 from ._onnxruntime import OnnxPrediction
 
 Output: TypeAlias = "Function | Variable"
@@ -36,8 +37,10 @@ _MOST_SHAPES = 256  # for which an executable is bound
 class Predictor:
     """A function with the values that its parameters have now: later training and edits do not change the answers.
 
-    It answers as `Function.eval` does, sooner: parameters are bound once, and one dense array goes straight to the
-    executable for its shape. Threads may share a predictor; none waits for another while it computes.
+    It answers as `Function.eval` does but for rounding, and sooner: batch normalization is folded into the products
+    before it, what follows from parameters alone is computed once, and one dense array goes straight to the executable
+    for its shape. Weights that a convolution reads in another layout are then in memory twice. Threads may share a
+    predictor; none waits for another while it computes.
 
     `outputs`: those to compute, by default all. `max_batch`, `max_delay`, `max_queue`: how requests of `submit` are
     joined: up to this many samples or sequences, which come within this many seconds; how many requests may wait.
@@ -68,9 +71,12 @@ class Predictor:
         self.function: Function = combine(requested)
         arguments = {v: v for v in self.function.arguments}
         self._frozen: Function = self.function.clone("freeze", arguments)
-        self._backend: Prediction | OnnxPrediction = (
-            OnnxPrediction(self._frozen) if backend == "onnxruntime" else Prediction(self._frozen.outputs)
-        )
+        self._backend: Prediction | OnnxPrediction
+        if backend == "onnxruntime":
+            self._backend = OnnxPrediction(self._frozen)
+        else:
+            fold_batch_normalization(self._frozen)
+            self._backend = Prediction(self._frozen.outputs)
         self._argument = self.arguments[0] if self._backend.is_direct else None
         self._direct: dict[tuple[int, ...], Call] = {}  # by the shape of the array
         self._batching = max_batch, max_delay, max_queue

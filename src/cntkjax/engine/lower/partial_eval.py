@@ -143,23 +143,23 @@ def split_jaxpr(joint: JointStep, deferred_elements: int = 0) -> SplitStep:
     stacked anyway, and no array of more elements in a step.
     """
     available = joint.available
-    primal, backward, known = _partition(joint.closed.jaxpr.eqns, {*available, *joint.carry})
+    primal, backward, known = partition(joint.closed.jaxpr.eqns, {*available, *joint.carry})
     candidates = [v for eqn in backward for v in variables(eqn.invars) if v in known]
     stacked = _stacked(joint, primal, candidates)
     gradients = _gradients(joint, known)
     if deferred_elements:
         known_after_loop = {*available, *variables(stacked)}
         gradients = _with_deferred(gradients, [*primal, *backward], known_after_loop, deferred_elements)
-    equations = _live_equations(
+    equations = live_equations(
         [*primal, *backward], gradients.outputs, {*available, *joint.cotangents, *variables(stacked)}
     )
     used = {v for eqn in equations for v in variables(eqn.invars)}.union(variables(gradients.outputs))
     residuals = {v: i for i, v in enumerate(stacked) if is_variable(v) and v in used and v not in available}
-    forward = _live_equations(
+    forward = live_equations(
         primal, [*joint.new_carry, *stacked], {*available, *joint.carry}, keep_effects=True
     )
     stacked_gradients = gradients.stacked
-    remaining = _live_equations(
+    remaining = live_equations(
         [*primal, *backward], gradients.deferred.values(), {*available, *variables((*stacked, *stacked_gradients))}
     )
     used = {v for eqn in remaining for v in variables(eqn.invars)}.union(gradients.deferred.values()) - available
@@ -185,7 +185,7 @@ def split_jaxpr(joint: JointStep, deferred_elements: int = 0) -> SplitStep:
     )
 
 
-def _partition(
+def partition(
     equations: Iterable[JaxprEqn], inputs: Iterable[Var]
 ) -> tuple[list[JaxprEqn], list[JaxprEqn], set[Var]]:
     """Equations that follow from the inputs alone, the other ones, and all variables that are known by the first."""
@@ -226,7 +226,7 @@ def _with_deferred(
     producers, known = _producers(equations), {*available, *variables(gradients.stacked)}
     deferred: dict[int, Var] = {}
     sources: dict[Var, None] = {}
-    for i, d in sorted(gradients.invariants.items(), key=lambda pair: -_num_elements([pair[1]])):
+    for i, d in sorted(gradients.invariants.items(), key=lambda pair: -num_elements([pair[1]])):
         missing = _sources_after_loop(d, producers, {*known, *sources}, most_elements)
         if missing is not None:
             deferred[i] = d
@@ -247,9 +247,9 @@ def _sources_after_loop(
             continue
         visited.add(v)
         eqn = producers.get(v)
-        if NARROW * _num_elements([v]) <= _num_elements([d]) and _elementwise_sources(v, producers, known):
+        if NARROW * num_elements([v]) <= num_elements([d]) and _elementwise_sources(v, producers, known):
             sources[v] = None
-        elif eqn is None or _num_elements([v]) > most_elements:
+        elif eqn is None or num_elements([v]) > most_elements:
             return None
         elif eqn.primitive.name in DEFERRED or _multiplies_with_vector(eqn):
             pending += variables(eqn.invars)
@@ -332,7 +332,7 @@ def _narrowed(primal: Iterable[JaxprEqn], residuals: Iterable[Var], available: C
     narrowed: dict[Var, None] = {}
     for v in residuals:
         sources = _elementwise_sources(v, producers, available)
-        narrowed.update(sources if NARROW * _num_elements(sources) <= _num_elements([v]) else {v: None})
+        narrowed.update(sources if NARROW * num_elements(sources) <= num_elements([v]) else {v: None})
     return narrowed
 
 
@@ -356,7 +356,7 @@ def _producers(equations: Iterable[JaxprEqn]) -> dict[Var, JaxprEqn]:
     return {v: eqn for eqn in equations for v in eqn.outvars}
 
 
-def _num_elements(arrays: Iterable[Var]) -> int:
+def num_elements(arrays: Iterable[Var]) -> int:
     return sum(prod(getattr(v.aval, "shape", ())) for v in arrays)
 
 
@@ -364,7 +364,7 @@ def _is_cheap(eqn: JaxprEqn, available: Collection[Var]) -> bool:
     return eqn.primitive.name in CHEAP and all(v in available for v in variables(eqn.invars))
 
 
-def _live_equations(
+def live_equations(
     equations: Sequence[JaxprEqn], outputs: Iterable[Atom], inputs: Collection[Var], keep_effects: bool = False
 ) -> list[JaxprEqn]:
     """The equations that compute the outputs from the inputs, in their order: dead code is eliminated."""
@@ -392,4 +392,7 @@ def split_list(items: Iterable[T], *sizes: int) -> list[list[T]]:
     return [*(list(islice(remaining, size)) for size in sizes), list(remaining)]
 
 
-__all__ = ["JointStep", "SplitStep", "is_variable", "split_jaxpr", "split_list", "variables"]
+__all__ = [
+    "CHEAP", "JointStep", "SplitStep", "is_variable", "live_equations", "num_elements", "partition", "split_jaxpr",
+    "split_list", "variables",
+]

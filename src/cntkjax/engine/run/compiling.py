@@ -93,13 +93,14 @@ class Computation:
 
     `description` returns values that determine it in any process (see `xla/descriptions.py`), or raises NoDescription;
     then it is traced in each process. `text` tells users what is compiled for some inputs; `compiled` is called when
-    that is done. `operations`: how many the graph has.
+    that is done. `operations`: how many the graph has. `options`: of XLA, instead of those that its size decides.
     """
 
     description: Callable[[], object] = object
     text: Callable[[Inputs], str] = lambda inputs: "a program"
     compiled: Callable[[Inputs, Executable], object] = lambda inputs, executable: None
     operations: Callable[[], int] = lambda: 0
+    options: Callable[[], dict[str, str]] | None = None
 
 
 class Compiler:
@@ -194,7 +195,7 @@ class Compiler:
         return traced if function is None else self._newly_jitted(function).trace(*inputs)
 
     def _chosen_options(self, jaxpr: Jaxpr, quickly: bool) -> tuple[dict[str, str], int]:
-        options, runs = _options_for(jaxpr, quickly)
+        options, runs = _options_for(jaxpr, quickly, self.computation.options)
         return options | (collective_options() if self._communicates else {}), runs
 
     def _compiled_by_default(self, inputs: Inputs) -> jax.stages.Compiled:
@@ -204,14 +205,19 @@ class Compiler:
         return self._newly_jitted(self._function).trace(*inputs).lower().compile()
 
 
-def _options_for(jaxpr: Jaxpr, quickly: bool) -> tuple[dict[str, str], int]:
+def _options_for(
+    jaxpr: Jaxpr, quickly: bool, fixed: Callable[[], dict[str, str]] | None
+) -> tuple[dict[str, str], int]:
     """The options to compile a trace with, and how often it may run if they are the quick ones, otherwise 0.
 
-    Sizes decide, so a trace is compiled in the same way in each process: training resumes bit for bit.
+    Sizes decide, unless they are `fixed`, so a trace is compiled in the same way in each process: training resumes bit
+    for bit.
     """
     computed = elements(jaxpr)
     quick = quick_options() if quickly else {}
     more = large_sum_options() if largest_sum(jaxpr) > LARGE_SUM else {}
+    if fixed is not None:
+        return fixed() | more, 0
     if quick and (runs := affordable_runs(computed)):
         return quick | more, runs
     is_small = computed <= _SMALL_ELEMENTS and operations(jaxpr) <= _SMALL_OPERATIONS

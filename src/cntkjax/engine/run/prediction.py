@@ -15,6 +15,7 @@ from ..lower.carry import Memory
 from ..xla.platform import matmul_precision
 from ..xla.versions import double_precision
 from .evaluation import evaluation_body
+from .fixed_leaves import FixedLeaves, FixedLeavesProgram
 from .minibatch import Feeds, PackedMinibatch, arguments_in_order
 from .program import Program
 from .program_cache import plan_of, programs
@@ -35,8 +36,10 @@ class Prediction:
 
     def __init__(self, outputs: Sequence[Edge]) -> None:
         self.outputs, self.plan = list(outputs), plan_of(outputs)
-        self.program: Program = programs.program(self.plan, "predict", evaluation_body, False, quick_start=False)
-        self.leaves = leaf_arrays(self.plan)
+        self.program: Program = programs.program(
+            self.plan, "predict", evaluation_body, False, quick_start=False, make=FixedLeavesProgram
+        )
+        self.leaves = FixedLeaves(leaf_arrays(self.plan))
         self.random = random_inputs(self.plan, draw_random_state(self.plan, Memory().streams, False))
 
     def __call__(self, feeds: Feeds, memory: Memory | None = None) -> list[Any]:

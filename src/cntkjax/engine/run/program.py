@@ -80,6 +80,8 @@ class Program:
     see `Executables`.
     """
 
+    options: Callable[[], dict[str, str]] | None = None  # see `Computation`
+
     def __init__(
         self, plan: Plan, name: str, body: Body, training: bool, variant: object = (), donate: bool = False,
         quick_start: bool = False,
@@ -94,7 +96,9 @@ class Program:
         self.needs_stages = False  # a user function returned another number of samples than it got
         self._devices: Devices | None = None
         donated = (0,) if donate and not plan.calls_python else ()
-        computation = Computation(self._description, self._text, self._note_compilation, self._operations)
+        computation = Computation(
+            self._description, self._text, self._note_compilation, self._operations, self.options
+        )
         self.executables = Executables(
             self._trace, plan.is_double, quick_start, computation,
             donate_argnums=donated, static_argnames="sizes", compiler_options=compiler_options() | large_sum_options(),

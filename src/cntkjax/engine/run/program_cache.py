@@ -66,19 +66,20 @@ class ProgramCache:
         self._recent.clear()
 
     def program(
-        self, plan: Plan, name: str, body: Body, training: bool, variant: Hashable = (), quick_start: bool = True
+        self, plan: Plan, name: str, body: Body, training: bool, variant: Hashable = (), quick_start: bool = True,
+        make: type[Program] = Program,
     ) -> Program:
         """The program that computes `body` on graphs of the plan's structure.
 
         `name` and `variant` distinguish bodies, of which that of the first call is used. `quick_start`: see
-        `Executables`.
+        `Executables`. `make`: its class, the same for all programs of a name.
         """
         kind = name, variant, training
         key = plan.key, *kind
         program = self._programs.get(key)
         if program is None or not program.is_current():
             self._recent.drop(key)
-            self._programs[key] = program = Program(plan, name, body, training, variant, quick_start=quick_start)
+            self._programs[key] = program = make(plan, name, body, training, variant, quick_start=quick_start)
         plan.programs[kind] = program
         return self._recent.get(key, lambda: program)
 

@@ -37,6 +37,11 @@ LARGE_SUM_OPTIONS = {"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYP
 # networks it is the slower one: ResNet-56 compiles in 9.1 instead of 5.4, and runs 1.1 times as long (Xeon, jax 0.10).
 SMALL_OPTIONS = {"xla_cpu_use_fusion_emitters": "False", "xla_backend_optimization_level": "2"}
 
+# Evaluations with fixed parameters have no gradients, and mostly few samples. There XLA's own choice, YNNPACK for
+# convolutions too, is as fast or faster: two residual networks (benchmarks/inference.py) take 12 instead of 15 ms for
+# one sample and 22 instead of 44, 73 instead of 151 for eight, an AlexNet as long as with Eigen (Xeon, jax 0.10).
+PREDICTION_OPTIONS = KEPT_BARRIERS
+
 # A program of a few operations compiles in 13 ms of processor time instead of 45, that of an LSTM in 46 instead of 290
 # (Intel Xeon, jax 0.10). It takes up to 1.2 times as long to run on a few numbers, and 2 to 10 times on many.
 QUICK_OPTIONS = {
@@ -62,6 +67,11 @@ def compiler_options() -> dict[str, str]:
 def small_options() -> dict[str, str]:
     """Options for programs that compute little, for which compiling takes longer than running."""
     return _small_options() if platform() == "cpu" else {}
+
+
+def prediction_options() -> dict[str, str]:
+    """Options for evaluations with fixed parameters."""
+    return _prediction_options() if platform() == "cpu" else {}
 
 
 def quick_options() -> dict[str, str]:
@@ -97,6 +107,11 @@ def _options() -> dict[str, str]:
 @cache
 def _small_options() -> dict[str, str]:
     return _options() | known(SMALL_OPTIONS)
+
+
+@cache
+def _prediction_options() -> dict[str, str]:
+    return known(PREDICTION_OPTIONS)
 
 
 @cache
