@@ -174,6 +174,30 @@ def test_what_depends_on_the_batch_is_not_joined():
     close([a.result().ravel() for a in answers], [[-1, 1], [-5, 5]])
 
 
+def test_functions_of_the_user_are_called_in_each_run():
+    class Scaled(C.ops.functions.UserFunction):
+        calls = 0
+
+        def __init__(self, x, name="Scaled"):
+            super().__init__([x], name=name)
+
+        def infer_outputs(self):
+            return [C.output_variable(v.shape, v.dtype, v.dynamic_axes) for v in self.inputs]
+
+        def forward(self, argument, device=None, outputs_to_retain=None):
+            Scaled.calls += 1
+            return None, 2 * argument
+
+        def backward(self, state, root_gradients):
+            raise NotImplementedError
+
+    f = C.user_function(Scaled(C.layers.Dense(3)(C.input_variable(6))))
+    predict, batch = C.Predictor(f), data(2, 6)
+    for calls in (1, 2):
+        close(predict(batch), f.eval(batch))
+        assert Scaled.calls == 2 * calls
+
+
 def test_a_request_at_fault_fails_alone():
     x = C.input_variable(1)
     table = C.constant(np.arange(3, dtype=np.float32))

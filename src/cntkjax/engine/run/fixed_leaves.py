@@ -42,7 +42,7 @@ class FixedLeaves(list[Array]):
 
 
 class FixedLeavesProgram(Program):
-    """A program that is called with `FixedLeaves`; where it calls Python, with any leaves."""
+    """A program that is called with `FixedLeaves`. Where it calls Python, that is called in each run."""
 
     options = staticmethod(prediction_options)
 
@@ -62,9 +62,10 @@ class FixedLeavesProgram(Program):
     ) -> Inputs:
         """See `Program.inputs`."""
         donated, leaves, sent = super().inputs(minibatch, leaves, random, donated, extra)
-        if isinstance(leaves, FixedLeaves) and not self.plan.calls_python:
-            leaves = leaves.constants(self, minibatch.signature, sent)
-        return donated, leaves, sent
+        if self.plan.calls_python:
+            return donated, [*leaves], sent
+        assert isinstance(leaves, FixedLeaves)
+        return donated, leaves.constants(self, minibatch.signature, sent), sent
 
 
 __all__ = ["FixedLeaves", "FixedLeavesProgram"]
