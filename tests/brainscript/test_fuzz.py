@@ -14,10 +14,9 @@ from cntkjax.brainscript.mel import edit
 from cntkjax.brainscript.models import function_of
 from cntkjax.brainscript.ndl import build_network as build_ndl
 from cntkjax.brainscript.source import ConfigError, Text
-
-from .test_language import build
-from .test_mel import NET
-from .test_training_log import CONFIG
+from tests.brainscript.actions.test_train import CONFIG
+from tests.brainscript.language.descriptions import build
+from tests.brainscript.mel.test_editor import NET
 
 BRAINSCRIPT = """
     dim = 3 ; layers = 2

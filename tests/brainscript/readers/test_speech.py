@@ -7,7 +7,6 @@ import struct
 import numpy as np
 import pytest
 
-from cntkjax import io
 from cntkjax.brainscript.command_line import main
 from cntkjax.brainscript.configuration import load
 from cntkjax.brainscript.readers import open_reader
@@ -95,49 +94,6 @@ def test_utterances_and_pieces_of_them(speech):
     assert source.truncation_length == 3
     features = source.next_minibatch(6)[source.streams.features]
     assert (features.num_samples, features.num_sequences) == (6, 2)
-
-
-def test_images(tmp_path):
-    Image = pytest.importorskip("PIL.Image")
-    for i in range(3):
-        Image.fromarray(np.full((6, 8, 3), 40 * i, np.uint8)).save(tmp_path / f"{i}.png")
-    (tmp_path / "map.txt").write_text("".join(f"{tmp_path}/{i}.png\t{i % 2}\n" for i in range(3)))
-    (tmp_path / "a.cntk").write_text("""
-        reader = [ readerType = ImageReader ; file = "$Map$" ; randomize = none
-            features = [ width = 4 ; height = 4 ; channels = 3 ; cropType = Center ; sideRatio = 0.5
-                         jitterType = UniRatio ; interpolations = linear ]
-            labels = [ labelDim = 2 ] ]
-        other = { reader = { randomize = false ; deserializers = ({
-            type = "ImageDeserializer" ; module = "ImageReader" ; file = "$Map$"
-            input = {
-                features = { transforms = (
-                    { type = "Crop" ; cropType = "Center" ; sideRatio = 0.5 } :
-                    { type = "Scale" ; width = 4 ; height = 4 ; channels = 3 ; interpolations = "linear" } :
-                    { type = "Transpose" }) }
-                labels = { labelDim = 2 }
-            } }) } }
-    """)
-    root = load([f"configFile={tmp_path}/a.cntk", f"Map={tmp_path}/map.txt"])
-    old, new = minibatch(root, 3), minibatch(root.block("other"), 3)
-    values = old["features"].asarray()
-    assert values.reshape(3, -1).mean(1).tolist() == [0, 40, 80] and values.shape[-3:] == (3, 4, 4)
-    np.testing.assert_array_equal(values, new["features"].asarray())
-    assert np.squeeze(old["labels"].asarray()).tolist() == [[1, 0], [0, 1], [1, 0]]
-
-
-def test_options_of_the_text_format(tmp_path):
-    (tmp_path / "a.ctf").write_text("0 |f 1 2 |l 1:1\n0 |f 3 4 |l 0:1\n1 |f 5 6 |l 0:1\n")
-    text = """reader = [ readerType = CNTKTextFormatReader ; file = "$Data$" ; randomize = false
-        input = [ features = [ alias = f ; dim = 2 ; format = dense ]
-                  labels = [ alias = l ; dim = 2 ; format = sparse ] ] ]"""
-    (tmp_path / "a.cntk").write_text(text)
-    arguments = [f"configFile={tmp_path}/a.cntk", f"Data={tmp_path}/a.ctf"]
-    data = minibatch(load(arguments), 10, once=True)
-    assert [len(each) for each in data["features"].as_sequences()] == [2, 1] and data["labels"].num_samples == 3
-    rows = minibatch(load([*arguments, "reader=[skipSequenceIds=true;maxErrors=5]"]), 2, once=True)
-    assert rows["features"].num_sequences == 2
-    source = open_reader(load([*arguments, "reader=[randomize=true;randomizationSeed=3]"]).block("reader"), once=True)
-    assert isinstance(source, io.MinibatchSource) and not source.is_infinite()
 
 
 @pytest.mark.parametrize(("further", "message"), [

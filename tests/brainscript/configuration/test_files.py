@@ -1,0 +1,21 @@
+"""Layered files and includes, and what bad ones say."""
+
+import pytest
+
+from cntkjax.brainscript.configuration import load
+from cntkjax.sgd import ConfigError
+from tests.brainscript.configuration.reading import read
+
+
+def test_files_are_layered_and_included_once(tmp_path):
+    (tmp_path / "base.cntk").write_text("x = base\ny = base\nz = base")
+    (tmp_path / "more.cntk").write_text(f"include={tmp_path}/base.cntk\ny = more\ninclude = base.cntk")
+    (tmp_path / "last.cntk").write_text("z = last")
+    root = load([f"configFile={tmp_path}/more.cntk+{tmp_path}/last.cntk", "w=1", f"configFile={tmp_path}/last.cntk"])
+    assert [root.text(name) for name in "xyzw"] == ["base", "more", "last", "1"]
+
+
+def test_errors_name_the_includes(tmp_path):
+    (tmp_path / "inner.cntk").write_text("x = [")
+    with pytest.raises(ConfigError, match=r"inner.cntk, line 1, column 5.*\n.*\n.*\n.*included at .*a.cntk, line 2"):
+        read(tmp_path, "\ninclude = inner.cntk")

@@ -1,0 +1,39 @@
+"""Networks of descriptions: names, roles, precision, loops."""
+
+import numpy as np
+
+import cntkjax as C
+from cntkjax.brainscript.source import Text
+from tests.brainscript.language.descriptions import MLP, build
+
+
+def test_a_network_has_the_names_roles_and_operations_that_cntk_gives():
+    network = build(MLP)
+    assert network.roles == {
+        "feature": ["features"], "label": ["labels"], "criterion": ["ce"], "evaluation": ["errs"], "output": ["z"],
+    }
+    assert network.operations["z.x"] == "Sigmoid"
+    assert network.inputs["z"] == ["z.PlusArgs[0]", "model.arrayOfFunctions[1].b"]
+    assert network.inputs["z.x"] == ["z.x._.x"] if "z.x._.x" in network.nodes else ["z.x._"]
+    assert network.nodes["model.arrayOfFunctions[0].arrayOfFunctions[0].W"].shape == (3, 4)
+    assert all(variable.name == name for name, variable in network.nodes.items())
+
+
+def test_precision_is_that_of_the_configuration():
+    assert build("w = ParameterTensor {2}", precision="double").nodes["w"].dtype == np.float64
+
+
+def test_a_loop_through_a_delay_sums_over_time():
+    network = build("""
+        x = Input {1}
+        total = x + PastValue (1, total, defaultHiddenActivation=0)
+        last = BS.Sequences.Last (total)
+    """)
+    x, last = network.nodes["x"], network.nodes["last"]
+    result = C.combine([last.owner]).eval({x: [np.array([[1], [2], [3]], np.float32), np.array([[5]], np.float32)]})
+    np.testing.assert_array_equal(np.ravel(result), [6, 5])
+
+
+def test_values_of_the_configuration_around_are_visible():
+    network = build("w = ParameterTensor {size}", scope={"size": Text("size", "4")})
+    assert network.nodes["w"].shape == (4,)

@@ -1,0 +1,20 @@
+"""Elementwise operations and reductions of the library."""
+
+import numpy as np
+
+from tests.brainscript.language.descriptions import build
+
+
+def test_reductions_are_over_their_axis_and_take_a_tag():
+    network = build("""
+        x = Input {(2 : 3)}
+        rows = ReduceSum (x, axis=1, tag='output') ; columns = ReduceMax (x, axis=2, tag='output')
+        all = ReduceMean (x, tag='output') ; pair = Splice (x : x, axis=3, tag='output')
+    """)
+    assert network.roles["output"] == ["all", "columns", "pair", "rows"]
+    data = np.arange(6, dtype=np.float32).reshape(1, 3, 2)
+    for name, expected in (("rows", data.sum(2, keepdims=True)), ("columns", data.max(1, keepdims=True)),
+                           ("all", data.mean(keepdims=True)[0]), ("pair", np.stack([data, data], 1))):
+        result = network.nodes[name].owner.eval({network.nodes["x"]: data})
+        np.testing.assert_allclose(result, expected.reshape(result.shape), rtol=1e-6)
+        assert network.nodes[name].shape == expected.shape[1:]
