@@ -8,12 +8,13 @@ import numpy as np
 
 import cntkjax as C
 from cntkjax.graph.proxy import unwrap
-from cntkjax.sgd import SGD
+from cntkjax.sgd import SGD, Epoch
 from cntkjax.sgd._run import BlockRun
 
 N = 24
 X = np.random.default_rng(0).normal(size=(N, 3)).astype(np.float32)
 Y = (X @ np.array([[1.0], [-2.0], [0.5]]) + 0.1).astype(np.float32)
+RATE = {"learningRatesPerSample": 0.01}
 
 
 def regression(dtype=np.float32):
@@ -61,3 +62,26 @@ def run_of(loss=None, data=(X, Y), **block):
 def learner_of(run):
     """The implementation of a run's learner."""
     return unwrap(run._trainer.parameter_learners[0])
+
+
+def epochs_of(losses, factors=None, **fields):
+    """Epochs of a history with these losses and factors of the rate."""
+    factors = factors or [1.0] * len(losses)
+    return [
+        Epoch(i + 1, 10, 1, loss, None, 0.1, factor, 10, **{key: values[i] for key, values in fields.items()})
+        for i, (loss, factor) in enumerate(zip(losses, factors, strict=True))
+    ]
+
+
+def many(n=2000):
+    """More samples, with an error that no linear model avoids."""
+    x = np.random.default_rng(1).normal(size=(n, 3)).astype(np.float32)
+    return x, (x @ np.array([[1.0], [-2.0], [0.5]]) + 0.3 * np.sin(9 * x[:, :1])).astype(np.float32)
+
+
+def searched(first, **block):
+    """`trained`, with rates that are searched before each epoch."""
+    return trained(
+        None, many(), **{"learningRatesPerSample": first, "autoAdjustLR": "searchBeforeEpoch", "maxEpochs": 3,
+                         "minibatchSize": 10, "momentumPerMB": 0.5, **block}
+    )

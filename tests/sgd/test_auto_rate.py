@@ -1,22 +1,12 @@
-"""Automatic learning rates and minibatch sizes."""
+"""Automatic learning rates: from the improvement after each epoch, or from trials before it."""
 
 import math
 
 import numpy as np
 import pytest
 
-from cntkjax.sgd import SGD, Epoch, History, auto_minibatch, auto_rate
-from tests.engine.run.test_program import compilations
-
-from .problems import X, Y, new_regression, regression, run_of, trained
-
-
-def epochs_of(losses, factors=None, **fields):
-    factors = factors or [1.0] * len(losses)
-    return [
-        Epoch(i + 1, 10, 1, loss, None, 0.1, factor, 10, **{key: values[i] for key, values in fields.items()})
-        for i, (loss, factor) in enumerate(zip(losses, factors, strict=True))
-    ]
+from cntkjax.sgd import SGD, auto_rate
+from tests.sgd.problems import X, Y, epochs_of, many, regression, searched, trained
 
 
 def after(losses, factors=None, cv_loss=None, metric=None, **block):
@@ -92,21 +82,6 @@ def test_tests_on_validation_data_are_reported(capsys):
     assert f"Validation loss: {history[0].cv_loss}" in output
     output = train(autoAdjustLR="searchBeforeEpoch", maxEpochs=2)[1]
     assert output.count("Finished Evaluation") == 2 and output.count("* 5;") == 2  # trials are not reported
-
-
-# ---- searchBeforeEpoch
-
-
-def many(n=2000):
-    x = np.random.default_rng(1).normal(size=(n, 3)).astype(np.float32)
-    return x, (x @ np.array([[1.0], [-2.0], [0.5]]) + 0.3 * np.sin(9 * x[:, :1])).astype(np.float32)
-
-
-def searched(first, **block):
-    return trained(
-        None, many(), **{"learningRatesPerSample": first, "autoAdjustLR": "searchBeforeEpoch", "maxEpochs": 3,
-                         "minibatchSize": 10, "momentumPerMB": 0.5, **block}
-    )
 
 
 @pytest.mark.parametrize("first", [1e-4, 1e-2, 1.0, 100.0])
@@ -189,68 +164,3 @@ def test_numBestSearchEpoch_and_numPrevLearnRates():
     settings = SGD(maxEpochs=3, numPrevLearnRates=2).settings
     assert auto_rate.range_of(settings, [0.5, 0.1, 0.3], 1.0) == (0.1, 0.3)
     assert auto_rate.range_of(settings, [], 1.0) == (1.0, 1.0)
-
-
-def test_trials_leave_no_trace():
-    """After its search an epoch trains as it does with the rate that was found."""
-    weights, history = searched(0.01, maxEpochs=1, numMiniBatch4LRSearch=20)
-    again, _ = trained(None, many(), learningRatesPerSample=history.rates[0], maxEpochs=1, minibatchSize=10,
-                       momentumPerMB=0.5)
-    np.testing.assert_array_equal(weights, again)
-
-
-def test_a_search_compiles_the_evaluation_of_its_trials_only(monkeypatch):
-    monkeypatch.setenv("CNTKJAX_CACHE_DIR", "")
-    block = {"minibatchSize": 4, "epochSize": 24, "maxEpochs": 3}
-    fixed = compilations(run_of(*new_regression(), learningRatesPerSample=0.01, **block).train)
-    search = run_of(*new_regression(), learningRatesPerSample=1e-4, autoAdjustLR="searchBeforeEpoch", **block)
-    assert 0 < compilations(search.train) <= fixed + 1
-
-
-# ---- autoAdjustMinibatch
-
-
-def test_when_sizes_are_searched():
-    settings = SGD(autoAdjustMinibatch=True, minibatchSize="256:1024", minibatchSizeTuningFrequency=3).settings
-    assert [epoch for epoch in range(10) if auto_minibatch.is_due(settings, epoch)] == [2, 5, 8]
-    assert not any(auto_minibatch.is_due(SGD(minibatchSize="256:1024").settings, epoch) for epoch in range(9))
-
-
-def sized(**block):
-    return trained(None, many(), **{"learningRatesPerSample": 0.003, "autoAdjustMinibatch": True, "minibatchSize": 5,
-                                    "maxEpochs": 4, **block})[1]
-
-
-def test_larger_minibatches_reach_the_loss_in_fewer_updates():
-    fixed, enlarged = sized(autoAdjustMinibatch=False), sized()
-    assert enlarged.minibatch_sizes[0] == 5 < enlarged.minibatch_sizes[-1]
-    assert enlarged[-1].loss <= 1.01 * fixed[-1].loss
-    assert sum(e.minibatches for e in enlarged) < 0.6 * sum(e.minibatches for e in fixed)
-
-
-def test_limits_of_the_sizes():
-    assert sized(minibatchSizeTuningMax=12).minibatch_sizes == [5, 10, 10, 10]
-    assert sized(minibatchSizeTuningFrequency=5).minibatch_sizes[:3] == [5, *[sized().minibatch_sizes[1]] * 2]
-    sizes = [sized(minibatchSearchCriterionErrorMargin=margin).minibatch_sizes[1] for margin in (0, 1, 1000)]
-    assert sizes[0] <= sizes[1] <= sizes[2] and sizes[0] < sizes[2]
-    assert sized(numMiniBatch4LRSearch=4, minibatchSearchCriterionErrorMargin=1000).minibatch_sizes[1] == 10
-
-
-# ---- the history
-
-
-def test_history_is_drawn(tmp_path):
-    pytest.importorskip("matplotlib", reason="matplotlib is an extra")
-    history = searched(0.01)[1]
-    figure = history.plot(tmp_path / "h.svg")
-    loss, rate, size = figure.axes
-    np.testing.assert_allclose(loss.lines[0].get_ydata(), history.losses)
-    np.testing.assert_allclose(rate.lines[-1].get_ydata(), history.rates)
-    np.testing.assert_allclose(size.lines[0].get_ydata(), [10, 10, 10])
-    assert [label.get_text() for label in size.get_yticklabels()] == ["10"]  # sizes are read as numbers
-    assert (tmp_path / "h.svg").stat().st_size > 1000
-
-
-def test_history_survives_text():
-    history = History(epochs_of([1.0, math.inf], cv_loss=[0.1, None], trials=[((0.1, math.inf),), ()]))
-    assert History.from_text(history.to_text()) == history

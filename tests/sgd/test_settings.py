@@ -1,55 +1,15 @@
-"""The SGD block of a text: what is read, and that each mistake is one sentence with line, column and key."""
+"""The settings of a block, in a text or as arguments: each mistake is one sentence with line, column and key."""
 
 import inspect
-import math
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 import cntkjax as C
 from cntkjax.sgd import SGD, ConfigError
 from cntkjax.sgd.keys import KEYS
-
-TUTORIAL = """
-SGD = {
-    epochSize = 50000
-    maxEpochs = 160 ; minibatchSize = 128
-    learningRatesPerSample = 0.0078125*80:0.00078125*40:0.000078125
-    momentumAsTimeConstant = 1200
-    L2RegWeight = 0.0001
-    firstMBsToShowResult = 10 ; numMBsToShowResult = 500
-    parallelTrain = {
-        parallelizationMethod = "dataParallelSGD"
-        parallelizationStartEpoch = 1
-        distributedMBReading = true
-        dataParallelSGD = { gradientBits = 2 }
-    }
-    autoAdjust = {
-        autoAdjustMinibatch = true        # enable automatic growing of minibatch size
-        minibatchSizeTuningFrequency = 10 # try to enlarge after this many epochs
-        numMiniBatch4LRSearch = 200
-        minibatchSizeTuningMax = 15000    # out of memory above this
-    }
-}
-"""  # of the document's end; brackets that its copy in ../shared lost are restored
-
-FILE = """
-command = trainNetwork : testNetwork  # SGD = { is a comment }
-precision = "double"
-RunDir = "/out"
-modelDir = "$RunDir$/models"
-trainNetwork = [
-    action = "train"
-    network = { f(x) = { y = x  # }
-        + 1 } ; text = "SGD = [" }
-    SGD = [
-        n = 4
-    ]
-]
-"""
+from tests.sgd.tutorial import TUTORIAL
 
 
 def test_the_tutorial_configuration():
@@ -65,16 +25,6 @@ def test_the_tutorial_configuration():
     assert {name: block[name] for name in expected} == expected
 
 
-def test_a_block_inside_a_larger_file_in_old_brackets_with_references():
-    text = FILE.replace("n = 4", "ModelPath = $ModelDir$/net.dnn; minibatchsize = $Size$ * 2 : 1024")
-    text = text.replace("RunDir =", "size = 64\nRunDir =")
-    block = SGD.parse(text.replace("$Size$ * 2", "$Size$"))
-    assert block["modelPath"] == "/out/models/net.dnn"
-    assert str(block["minibatchSize"]) == "64:1024"
-    assert str(SGD.parse(text)["minibatchSize"]) == "64*2:1024"
-    assert block["gradientBits"] == 64  # 8*sizeof(precision)
-
-
 def test_a_block_inherits_keys_of_the_blocks_around_it():
     """As CNTK's own configurations need, whose modelPath and traceLevel stand at the top."""
     text = "modelPath = top ; traceLevel = 1 ; maxEpochs = 9 ; minibatchSize = 8\n test = { maxEpochs = 5 }\n"
@@ -85,26 +35,6 @@ def test_a_block_inherits_keys_of_the_blocks_around_it():
     assert "maxEpochs = 7  # line 3, column 23" in block.describe()
     with pytest.raises(ConfigError, match="line 1, column 48.*maxEpochs takes a whole number"):
         SGD.parse(text.replace("maxEpochs = 9", "maxEpochs = x").replace("maxEpochs = 7 ;", ""))
-
-
-def test_the_innermost_definition_is_referred_to():
-    text = "N = 1; a = { N = 2 }; train = { N = 3; SGD = { maxEpochs = $N$ } }"
-    assert SGD.parse(text)["maxEpochs"] == 3
-    assert SGD.parse(text.replace("N = 3; ", ""))["maxEpochs"] == 1
-
-
-@pytest.mark.parametrize(("text", "expected"), [
-    ("128*2:1024", "128*2:1024"), ("(128*2):1024", "256:1024"), ("1000/10*3 : 2^8", "100*3:256"), ('"8*2:9"', "8*2:9"),
-    ("max(3, 2*floor(2.5))", "4"), ("64 + 64*2", "128*2"), ("-(-8)", "8"), ("maxEpochs * 2", "7*2"), ("16 # 32", "16"),
-])
-def test_arithmetic_in_schedules(text, expected):
-    assert str(SGD.parse(f"maxEpochs = 7\nminibatchSize = {text}")["minibatchSize"]) == expected
-
-
-@pytest.mark.parametrize("text", ["(infinity)", "infinity", "1#INF", "(2 * infinity)"])
-def test_infinity(text):
-    assert SGD.parse(f"clippingThresholdPerSample = {text} ; L2RegWeight = 1e-4")["L2RegWeight"] == 1e-4
-    assert SGD.parse(f"clippingThresholdPerSample = {text}")["clippingThresholdPerSample"] == math.inf
 
 
 def test_the_defaults_of_the_document_can_be_written_out():
@@ -195,26 +125,6 @@ def test_mistakes_in_arguments(arguments, message):
         SGD(**arguments)
 
 
-def test_a_file_is_named_and_texts_of_the_command_line_come_first(tmp_path):
-    path = tmp_path / "train.cntk"
-    path.write_text("dir = x\nSGD = { modelPath = $dir$/m ; maxEpochs = 2 }")
-    block = SGD.read(path, {"dir": "/y", "maxEpochs": "4"})
-    assert (block["modelPath"], block["maxEpochs"]) == ("/y/m", 4)
-    assert "maxEpochs = 4  # maxEpochs on the command line, column 1" in block.describe()
-    assert f"modelPath = \"/y/m\"  # {path}, line 2, column 21" in block.describe()
-    with pytest.raises(ConfigError, match="maxEpoch on the command line: SGD has no key .*; did you mean maxEpochs"):
-        SGD.read(path, {"maxEpoch": "4"})
-    path.write_text("SGD = { maxEpochs = }")
-    with pytest.raises(ConfigError, match=f"{path}, line 1, column 9: maxEpochs has no value"):
-        SGD.read(path)
-
-
-def test_a_file_that_is_no_text(tmp_path):
-    (tmp_path / "a.cntk").write_bytes(b"SGD = {\xff}")
-    with pytest.raises(ConfigError, match=r"a\.cntk is no text in UTF-8: .* in byte 7; save it as UTF-8"):
-        SGD.read(tmp_path / "a.cntk")
-
-
 def test_the_package_is_still_the_learner():
     """`import cntkjax.sgd` binds the package where scripts call the learner."""
     w = C.parameter((2,), init=1)
@@ -230,27 +140,3 @@ def test_description_tells_every_value_and_parses_to_the_same_block():
     assert "learningRatesPerSample = 0.0078125*80:0.00078125*40:7.8125e-05  # line 5, column 30" in block.describe()
     assert "learnRateDecreaseFactor = 0.618  # default" in block.describe()
     assert all(f"{key.name} = " in block.describe() for key in KEYS)
-
-
-@settings(max_examples=300)
-@given(st.text(alphabet="{}[]();:=*/+-^#\"'$., \n\t1e9abmaxEpochs_\\\0é", max_size=60))
-@example("SGD={" * 50)
-@example("maxEpochs=" + "-" * 5000 + "1")
-@example("maxEpochs=" + "2^" * 3000 + "1")
-def test_damaged_texts_are_configuration_errors(text):
-    for config in (text, TUTORIAL + text, TUTORIAL.replace("160", text), TUTORIAL.replace("{", text, 1)):
-        try:
-            SGD.parse(config)
-        except ConfigError as error:
-            assert "line " in str(error)
-
-
-@settings(max_examples=100)
-@given(st.data())
-def test_a_tutorial_without_some_of_its_characters(data):
-    begin = data.draw(st.integers(0, len(TUTORIAL)))
-    text = TUTORIAL[:begin] + TUTORIAL[begin + data.draw(st.integers(0, 30)) :]
-    try:
-        SGD.parse(text)
-    except ConfigError as error:
-        assert "line " in str(error)
