@@ -16,7 +16,7 @@ from cntkjax.engine.run.compiling import Computation
 from cntkjax.engine.run.executables import Executables
 from cntkjax.engine.run.handover import captured
 from cntkjax.engine.run.program_cache import programs
-from cntkjax.engine.xla import cache, private_names
+from cntkjax.engine.xla import cache, descriptions, private_names
 
 ONES = np.ones(3, np.float32)
 
@@ -325,3 +325,21 @@ def compiles_once(command):
     assert first.returncode == second.returncode == 0, first.stderr + second.stderr
     assert first.stdout == second.stdout
     assert "compiled 0" not in first.stderr and second.stderr.endswith("compiled 0\n"), second.stderr
+
+
+def test_the_options_of_the_compiler_are_described_once_for_all_programs():
+    inputs = [np.zeros(2, np.float32)]
+    count = 0
+
+    def profile(frame, event, argument):
+        nonlocal count
+        count += event == "call" and frame.f_code is descriptions._describe.__code__
+
+    first = stored_executables.key_of_computation("a program", inputs)
+    sys.setprofile(profile)
+    try:
+        second = stored_executables.key_of_computation("another program", inputs)
+    finally:
+        sys.setprofile(None)
+    assert first != second
+    assert 0 < count < 40

@@ -12,6 +12,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import lru_cache
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -60,7 +61,7 @@ def key_of_computation(description: str, inputs: PyTree) -> str | None:
     """
     leaves, structure = jax.tree.flatten(inputs)
     text = str(structure)
-    options = compiler_options(), small_options(), quick_options()
+    options = [_of_options(tuple(each.items())) for each in (compiler_options(), small_options(), quick_options())]
     return None if " at 0x" in text else _key(leaves, description, text, options, code())
 
 
@@ -72,7 +73,13 @@ def key_of_program(lowered: jax.stages.Lowered, inputs: PyTree, options: Mapping
 def _key_of_program(lowered: jax.stages.Lowered, inputs: PyTree, options: Mapping[str, str]) -> str | None:
     if called_functions(lowered) and platform() != "cpu":  # not tried on others
         return None
-    return _key(jax.tree.leaves(inputs), lowered.as_text(), used_inputs(lowered), options)
+    return _key(jax.tree.leaves(inputs), lowered.as_text(), used_inputs(lowered), _of_options(tuple(options.items())))
+
+
+@lru_cache(64)
+def _of_options(options: tuple[tuple[str, str], ...]) -> str:
+    """A digest of options of XLA: there are few choices of them, and many programs."""
+    return digest(options)
 
 
 def _key(leaves: Sequence[Any], *computation: object) -> str | None:
