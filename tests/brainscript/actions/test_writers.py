@@ -1,10 +1,12 @@
 """The block ``writer``: features in files of HTK, labels as text."""
 
+import io
 import struct
 
 import numpy as np
 import pytest
 
+from cntkjax.brainscript.actions.output_format import Format
 from cntkjax.brainscript.command_line import main
 from tests.brainscript.readers.test_speech import write_speech
 
@@ -69,3 +71,11 @@ Make = [ action = edit ; outputModelPath = "$Data$/m.dnn" ; BrainScriptNetworkBu
     ce = CrossEntropyWithSoftmax (labels, z, tag="criterion") ] ]
 """) == 0
     assert (tmp_path / "out/labels.txt").read_text() == "X\nY\nY\nX\n"
+
+
+@pytest.mark.parametrize(("transposed", "text"), [(True, "c\nb\nc\n"), (False, "c b c\n")])
+def test_words_are_written_on_lines_of_their_own_or_beside_each_other(transposed, text):
+    file = io.StringIO()
+    values = np.eye(3)[[2, 1, 2]]
+    Format("category", ("a", "b", "c"), transposed=transposed).writer("z", file).sequence(values, (3,))
+    assert file.getvalue() == text

@@ -79,8 +79,10 @@ class Writer:
         form = self._form
         array = np.asarray(values)
         rows = array.reshape(len(array), -1)
-        samples = [self._sample(row) for row in (rows if form.transposed else rows.T)]
-        texts = form.separator if self._number else "", form.prologue, form.sample, form.epilogue
+        is_line = form.kind == "category" and not form.transposed  # the words of a sequence beside each other
+        samples = [self._sample(row) for row in (rows if form.transposed or is_line else rows.T)]
+        joint = form.element if is_line else form.sample
+        texts = form.separator if self._number else "", form.prologue, joint, form.epilogue
         separator, prologue, between, epilogue = (self._filled(text, rows.shape, shape) for text in texts)
         self._file.write(separator + prologue + between.join(samples) + epilogue)
         self._number += 1
