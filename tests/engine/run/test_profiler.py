@@ -8,6 +8,8 @@ import pytest
 import cntkjax as C
 from cntkjax import debugging
 from cntkjax.engine.debug.timing import timings_of
+from cntkjax.engine.run import profiler
+from cntkjax.engine.run.profiler import Recording
 from cntkjax.graph.settings import Settings
 
 F = np.float32
@@ -57,3 +59,41 @@ def test_an_empty_profile_writes_no_files(tmp_path):
     debugging.start_profiler(str(tmp_path))
     debugging.stop_profiler()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_recording_has_an_event_for_each_end_of_a_span_and_a_track_for_each_name():
+    recording = Recording()
+    for track, name, begin, end in [("Nodes", "a", 1, 3), ("Programs", "p", 0, 4), ("Nodes", "a", 5, 6)]:
+        recording.add(track, name, recording._start + begin, recording._start + end)
+    events = recording.events()
+    tracks = {e["tid"]: e["args"]["name"] for e in events if e["ph"] == "M"}
+    assert list(tracks.values()) == ["Nodes", "Programs"]
+    spans = [(tracks[e["tid"]], e["name"], e["ph"], round(e["ts"] / 1e6)) for e in events if e["ph"] != "M"]
+    assert spans == [
+        ("Nodes", "a", "B", 1), ("Nodes", "a", "E", 3), ("Programs", "p", "B", 0), ("Programs", "p", "E", 4),
+        ("Nodes", "a", "B", 5), ("Nodes", "a", "E", 6),
+    ]
+
+
+def test_a_summary_has_the_durations_of_each_name_the_longest_first():
+    recording = Recording()
+    for name, begin, end in [("short", 0, 0.001), ("long", 0, 0.002), ("long", 1, 1.004)]:
+        recording.add("Nodes", name, begin, end)
+    rows = [line.split() for line in recording.summary().splitlines()]
+    assert rows[2] == ["Nodes"]
+    assert rows[3] == ["long", "3.000", "1.000", "2.000", "4.000", "2", "6.000"]
+    assert rows[4] == ["short", "1.000", "0.000", "1.000", "1.000", "1", "1.000"]
+
+
+def test_spans_are_added_only_between_start_and_finish_where_enabled(tmp_path):
+    profiler.add("Nodes", "before", 0, 1)
+    profiler.start()
+    profiler.add("Nodes", "disabled", 0, 1)
+    assert not profiler.is_recording()
+    profiler.set_enabled(True)
+    assert profiler.is_recording()
+    profiler.add("Nodes", "enabled", 0, 1)
+    profiler.finish(str(tmp_path))
+    assert not profiler.is_recording()
+    (summary,) = tmp_path.glob("*_summary_.txt")
+    assert "enabled" in summary.read_text() and "disabled" not in summary.read_text()
