@@ -1,5 +1,15 @@
-"""pytest plugin: some of CNTK's tests draw numbers for their names; all workers of pytest-xdist need the same ones."""
+"""pytest plugin: CNTK's tests draw the same random numbers in each run and order, so that the floor is no matter of luck."""
 
 import numpy
+import pytest
 
-numpy.random.seed(0)
+from cntkjax.graph.seed import reset_random_seed
+
+numpy.random.seed(0)  # some tests draw numbers for their names, which all workers of pytest-xdist have to agree on
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Begin each test as in a new process, whatever ran before it in this worker."""
+    numpy.random.seed(0)
+    reset_random_seed()
