@@ -1,4 +1,4 @@
-"""pytest plugin: CNTK's tests draw the same random numbers in each run and order, so that the floor is no matter of luck."""
+"""pytest plugin: CNTK's tests draw the same random numbers in each run and order: their number is no matter of luck."""
 
 import numpy
 import pytest

@@ -1,10 +1,10 @@
 """What runs and compilations cost, as it was measured."""
 
 import math
+import os
 
 import pytest
 
-from cntkjax.engine.run import prices
 from cntkjax.engine.run.prices import FREE, MeasuredPrices
 from cntkjax.graph.settings import Settings
 
@@ -24,7 +24,7 @@ def test_the_second_and_the_third_run_of_an_executable_are_timed():
 
 
 def test_a_compilation_beside_the_work_takes_one_core_from_it(monkeypatch):
-    monkeypatch.setattr(prices.os, "sched_getaffinity", lambda pid: set(range(4)), raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(4)), raising=False)
     costs = MeasuredPrices(in_background=True)
     costs.note_compilation(2.0)
     assert costs.compilation_seconds == 0.5

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Hashable
 
 from ...graph.settings import Settings
 from ..data.shape_policy import Prices
+from ..xla.environment import cores
 
 _DISPATCH = 1e-4  # seconds to start a program, whatever its shapes
 _TIMED_RUNS = 2  # of each executable, after its first one
-
-
-def cores() -> int:
-    """How many cores this process may use, as far as that is known."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 
 
 class Free:
@@ -77,4 +72,4 @@ class MeasuredPrices:
         self._compilation = seconds
 
 
-__all__ = ["FREE", "MeasuredPrices", "cores"]
+__all__ = ["FREE", "MeasuredPrices"]
