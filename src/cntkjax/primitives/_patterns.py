@@ -14,7 +14,7 @@ from ..graph.variable import Edge, Leaf, producer, value_of
 
 
 @dataclass(frozen=True)
-class Op:
+class OperationPattern:
     """Matches the (first) output of an operation with these attributes, others aside, and matching operands."""
 
     name: str
@@ -27,17 +27,17 @@ class Bind:
     """Matches what its pattern matches, and binds the variable to a name."""
 
     name: str
-    pattern: Op
+    pattern: OperationPattern
 
 
 # A string is a name for a variable, the same one wherever it occurs; a number matches a constant of that value.
-Pattern: TypeAlias = str | float | Op | Bind
+Pattern: TypeAlias = str | float | OperationPattern | Bind
 Bindings: TypeAlias = dict[str, Edge]
 
 
-def op(name: str, /, *operands: Pattern, **attributes: object) -> Op:
+def op(name: str, /, *operands: Pattern, **attributes: object) -> OperationPattern:
     """The pattern of an operation."""
-    return Op(name, operands, attributes)
+    return OperationPattern(name, operands, attributes)
 
 
 def match_block(block: Node, pattern: Pattern) -> Bindings | None:
@@ -59,20 +59,20 @@ def matches(variable: Edge, pattern: Pattern, bindings: Bindings) -> bool:
         return bindings.setdefault(pattern, variable) is variable
     if isinstance(pattern, Bind):
         return matches(variable, pattern.name, bindings) and matches(variable, pattern.pattern, bindings)
-    if isinstance(pattern, Op):
+    if isinstance(pattern, OperationPattern):
         return _matches_op(variable, pattern, bindings)
     if not isinstance(variable, Leaf) or not variable.is_constant:
         return False
     return bool((np.asarray(value_of(variable)) == pattern).all())  # with NumPy, also while a program is traced
 
 
-def _matches_op(variable: Edge, pattern: Op, bindings: Bindings) -> bool:
+def _matches_op(variable: Edge, pattern: OperationPattern, bindings: Bindings) -> bool:
     node = producer(variable)
     if node is None or variable is not node.node_outputs[0]:
         return False
     if node.primitive.name == "Quotient" and pattern.name == "ElementTimes":
         dividend, reciprocal = pattern.operands  # of the composition: a rule has replaced the product by a quotient
-        if not isinstance(reciprocal, Op) or reciprocal.name != "Reciprocal":
+        if not isinstance(reciprocal, OperationPattern) or reciprocal.name != "Reciprocal":
             return False
         return _match_all(node.node_inputs, (dividend, *reciprocal.operands), bindings)
     return (

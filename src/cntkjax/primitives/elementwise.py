@@ -308,12 +308,12 @@ _BASES = {"Exp": _Exponential, "Minus": _Difference, "ElementTimes": _Product, "
 
 
 def _define(op: str, number: int, compute: Callable[..., Array]) -> Elementwise:
-    class Operation(_BASES.get(op, Elementwise)):  # type: ignore[misc]
+    class Generated(_BASES.get(op, Elementwise)):  # type: ignore[misc]
         def lower(self, attrs: Attrs, *samples: Array) -> Array:
             return compute(*samples)
 
-    Operation.__name__ = Operation.__qualname__ = op
-    return primitive(op, number)(Operation)
+    Generated.__name__ = Generated.__qualname__ = op
+    return primitive(op, number)(Generated)
 
 
 class Quotient(Elementwise):

@@ -13,7 +13,7 @@ from ..graph.axis import BATCH, SEQUENCE, Axis
 from ..graph.function import Node
 from ..graph.shape import is_unknown
 from ..graph.variable import Edge, Leaf, producer, value_of
-from ._patterns import Bind, Bindings, Op, Pattern, match_block, matches, op
+from ._patterns import Bind, Bindings, OperationPattern, Pattern, match_block, matches, op
 from .base import Attrs
 from .contraction import CONTRACTION, reduced_axes
 from .elementwise import QUOTIENT
@@ -128,7 +128,7 @@ def _attribute(v: Edge, name: str) -> Any:
     return node.node_attributes.get(name)
 
 
-def _spread(pattern: Pattern) -> Op:
+def _spread(pattern: Pattern) -> OperationPattern:
     return op("ReconcileDynamicAxis", pattern, "x")
 
 
@@ -148,7 +148,7 @@ def sequence_softmax(block: Node) -> Rewrite | None:
 _ZEROS = _spread(0)
 
 
-def _one_step(delay: str) -> Op:
+def _one_step(delay: str) -> OperationPattern:
     mark = Bind("mark", op(delay, _ZEROS, 1, offset=1))
     where = op("Where", mark, newSequenceAxisLengthScalingFactor=0, newSequenceAxisLengthAdditiveFactor=1)
     return op("GatherPacked", "x", op("PackedIndex", "x", where))

@@ -36,9 +36,9 @@ class Format:
     precision: str = ""
     transposed: bool = True
 
-    def writer(self, name: str, file: TextIO) -> Writer:
+    def writer(self, name: str, file: TextIO) -> OutputWriter:
         """What writes the sequences of a node to a file."""
-        return Writer(self, name, file)
+        return OutputWriter(self, name, file)
 
 
 def output_format(block: Block | None) -> Format:
@@ -68,7 +68,7 @@ def _unescaped(text: str) -> str:
     return re.sub(r"\\[ntrs_\\]", lambda match: _ESCAPES[match[0]], text)
 
 
-class Writer:
+class OutputWriter:
     """Writes the sequences of a node."""
 
     def __init__(self, form: Format, name: str, file: TextIO) -> None:
@@ -105,4 +105,4 @@ class Writer:
         return _FIELDS.sub(lambda match: fields[match[1]], text)
 
 
-__all__ = ["Format", "Writer", "output_format"]
+__all__ = ["Format", "OutputWriter", "output_format"]

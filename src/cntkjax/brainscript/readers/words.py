@@ -15,7 +15,7 @@ from ..configuration import Block
 from .sentences import Corpus, Pieces, Rows, grouped, one_hot
 
 
-class Word(NamedTuple):
+class VocabularyEntry(NamedTuple):
     """A line of a word class file: the word, how often it occurs, and its class. Its index is the line's number."""
 
     word: str
@@ -125,9 +125,9 @@ def _streams(features: Rows, labels: Rows) -> Mapping[StreamInformation, Rows]:
     return found
 
 
-def read_classes(block: Block) -> list[Word]:
+def read_classes(block: Block) -> list[VocabularyEntry]:
     """The lines of the file wordclass: index, count, word, class. Errors: ConfigError for other lines."""
-    found: list[Word] = []
+    found: list[VocabularyEntry] = []
     path = block.text("wordclass")
     for number, line in _lines(block, "wordclass"):
         columns = line.split()
@@ -136,7 +136,7 @@ def read_classes(block: Block) -> list[Word]:
         if len(columns) != 4 or not (columns[0] + columns[1] + columns[3]).isdigit() or int(columns[0]) != len(found):
             raise ConfigError(f"{path}, line {number}: '{line.strip()}' is not index, count, word and class, with "
                               "indices 0, 1, 2, ...")
-        found.append(Word(columns[2], int(columns[1]), int(columns[3])))
+        found.append(VocabularyEntry(columns[2], int(columns[1]), int(columns[3])))
         before = found[-2].group if found[1:] else 0
         if found[-1].group not in (before, before + bool(found[1:])):
             raise ConfigError(f"{path}, line {number}: class {columns[3]} follows class {before}; classes have to be "
@@ -200,4 +200,4 @@ def _lines(block: Block, name: str) -> Iterator[tuple[int, str]]:
     return enumerate(text.split("\n"), 1)
 
 
-__all__ = ["Word", "language_corpus", "understanding_corpus"]
+__all__ = ["VocabularyEntry", "language_corpus", "understanding_corpus"]
