@@ -16,8 +16,7 @@ def client(tmp_path_factory):
     client = triton.InferenceServerClient(server.address)
     yield client
     client.close()
-    server.process.kill()
-    server.process.communicate()
+    server.stop()
 
 
 def test_health_and_metadata(client):
