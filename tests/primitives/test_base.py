@@ -18,7 +18,10 @@ OPERATIONS = [
     *BY_NAME.values(), contraction.CONTRACTION, JaxCall, UserDefined,
     *(v for v in vars(fused).values() if isinstance(v, Primitive)),
 ]
-TRAITS = sorted(name for name, value in vars(Primitive).items() if isinstance(value, (bool, int, type(None))))
+TRAITS = sorted(
+    name for name, value in vars(Primitive).items()
+    if isinstance(value, (bool, int, type(None))) and not name.startswith("__")
+)
 
 
 def is_operation_name(node):
