@@ -122,7 +122,10 @@ class Builder:
         if loops:
             known = {later: self.built[id(node)] for later, node in loops.items()}
             functions = {each.owner: None for each in self.built.values() if each.is_output}
-            self.package.connect(list(functions), known)
+            try:
+                self.package.connect(list(functions), known)
+            except (ValueError, TypeError, RuntimeError) as error:
+                raise next(iter(loops.values())).error(_first_lines(error)) from error
 
 
 def _axes_of(node: NetNode) -> set[Any]:

@@ -1,9 +1,10 @@
 """Networks of descriptions: names, roles, precision, loops."""
 
 import numpy as np
+import pytest
 
 import cntkjax as C
-from cntkjax.brainscript.source import Text
+from cntkjax.brainscript.source import ConfigError, Text
 from tests.brainscript.language.descriptions import MLP, build
 
 
@@ -32,6 +33,11 @@ def test_a_loop_through_a_delay_sums_over_time():
     x, last = network.nodes["x"], network.nodes["last"]
     result = C.combine([last.owner]).eval({x: [np.array([[1], [2], [3]], np.float32), np.array([[5]], np.float32)]})
     np.testing.assert_array_equal(np.ravel(result), [6, 5])
+
+
+def test_a_loop_whose_shape_grows_is_an_error_with_its_place():
+    with pytest.raises(ConfigError, match=r"line 2, column 5: Tanh 'h': the shapes .* do not converge"):
+        build("x = Input {1}\nh = Tanh (x + SplitDimension (BS.Loop.Previous (h), 1, 1))")
 
 
 def test_values_of_the_configuration_around_are_visible():

@@ -119,6 +119,8 @@ def test_a_dump_lists_nodes_and_values(paths):
 
 @pytest.mark.parametrize(("script", "says"), [
     ("SetInput(L2.X, 1, features)", "no node is called 'L2.X'"),
+    ("SaveModel(m=\"new.dnn\")", "1 arguments are needed, 0 are given"),
+    ("Remove(*)\nSaveModel(m, \"new.dnn\")", "the network has no nodes that compute something"),
     ("SetInput(L2.T, 5, features)", "has 2 inputs, counted from 0"),
     ("SetInput(L2.T, 1, L1.*)", "name one"),
     ("Remove(L1.Y)", "still needs 'L1.Y'"),

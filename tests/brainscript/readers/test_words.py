@@ -95,6 +95,8 @@ def test_words_have_labels_and_neighbours_within_their_sentence(data):
     words = features.reshape(2, 5, 3, 6).argmax(-1)
     assert words[0].tolist() == [[0, 0, 2], [0, 2, 4], [2, 4, 3], [4, 3, 1], [3, 1, 1]]
     assert words[1, 2].tolist() == [4, 5, 1]  # paris is mapped to <unk>
+    far = source(data, LU, wordContext=f"{10**30}")
+    assert far.next_minibatch(1000)[far["features"]].asarray().argmax(-1)[0].tolist() == [1] * 5  # the last word
 
 
 def test_words_in_several_columns_stand_beside_each_other(data):

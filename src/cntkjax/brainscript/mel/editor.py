@@ -147,9 +147,9 @@ class Editor:
         del self.models[command.argument(0).lower()]
 
     def save(self, command: EditLine) -> None:
-        *model, path = command.arguments
-        chosen = self.named_model(model[0], command) if model else self.model_at(command.place)
-        target = Path(path.strip("\"'"))
+        target = Path(command.argument(max(len(command.arguments) - 1, 0)))
+        is_named = len(command.arguments) > 1
+        chosen = self.named_model(command.argument(0), command) if is_named else self.model_at(command.place)
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             function_of(chosen.network()).save(str(target))

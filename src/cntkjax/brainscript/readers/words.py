@@ -105,7 +105,9 @@ def _in_context(words: np.ndarray, sentences: Pieces, offsets: Sequence[int], si
     lengths = np.diff(sentences)[:, 0]
     first, last = np.repeat(sentences[:, 0], lengths), np.repeat(sentences[:, 1] - 1, lengths)
     places = np.arange(len(words))
-    columns = np.concatenate([words[np.clip(places + offset, first, last)] for offset in offsets], 1)
+    far = len(words)  # beyond any sentence
+    steps = [max(-far, min(offset, far)) for offset in offsets]
+    columns = np.concatenate([words[np.clip(places + step, first, last)] for step in steps], 1)
     return one_hot(columns + size * np.arange(columns.shape[1]), size * columns.shape[1])
 
 
