@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import cntkjax as C
 from cntkjax.engine.data.sparse import Sparse, dense
 
 FLOAT = np.dtype(np.float32)
@@ -43,3 +44,11 @@ def test_another_type_is_that_of_the_elements():
 def test_arrays_are_dense_already():
     assert dense(MATRIX) is MATRIX
     np.testing.assert_array_equal(dense(ONE_HOT), ONE_HOT.todense())
+
+
+def test_results_of_double_precision_keep_it_outside_of_programs():
+    samples = Sparse(np.array([[0], [2]]), np.array([[0.1], [0.2]]), (3,), np.dtype(np.float64))
+    assert np.asarray(dense(samples)).tolist() == [[0.1, 0, 0], [0, 0, 0.2]]
+    x = C.input_variable((2,), dtype=np.float64)
+    value = C.one_hot(x, 3, sparse_output=True).eval({x: [[1.0, 2]]})
+    assert value.dtype == np.float64 and value.tolist() == [[[0, 1, 0], [0, 0, 1]]]

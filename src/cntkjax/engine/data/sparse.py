@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..._typing import AnyArray, Array, Shape
+from ..xla.versions import double_precision
 
 T = TypeVar("T")
 
@@ -46,6 +47,10 @@ class Sparse:
 
     def todense(self) -> Array:
         """The samples as an array. Shapes: [*lead, *shape]."""
+        with double_precision(self.dtype == np.float64):  # results are converted outside of programs too
+            return self._todense()
+
+    def _todense(self) -> Array:
         if self.values is None:
             dense = jax.nn.one_hot(self.indices, self.width, dtype=self.dtype)
         else:
