@@ -126,6 +126,13 @@ def test_warm_names_an_input_of_a_free_dimension():
         C.Predictor(C.relu(x)).warm()
 
 
+def test_outputs_that_are_computed_as_sparse_samples_are_those_of_eval():
+    f = C.one_hot(C.input_variable(2), 3, sparse_output=True)
+    predict, batch = C.Predictor(f), np.float32([[0, 2], [1, 1], [2, 0]])
+    for _ in range(2):
+        np.testing.assert_array_equal(predict(batch), f.eval(batch))
+
+
 def test_wrong_data_are_reported_as_by_eval():
     predict = C.Predictor(mlp())
     for _ in range(2):

@@ -67,7 +67,9 @@ class Prediction:
         plan = self.plan
         return len(plan.arguments) == 1 and plan.is_divisible and not plan.indices and all(
             v.dynamic_axes and v.sequence_axis is None and not v.is_sparse for v in (*plan.arguments, *plan.outputs)
-        ) and all(producer(v) is not None for v in plan.outputs)
+        ) and all(producer(v) is not None for v in plan.outputs) and not any(
+            node.primitive.makes_sparse(node.node_attributes) for node in plan.nodes
+        )
 
     def direct(self, example: np.ndarray) -> Call:
         """A function that computes the outputs for arrays of the shape and type of an example.
