@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3 python python3.13 python3.12 python3.11 pytho
 	$$p -c '$(SUITABLE)' 2>/dev/null && { echo $$p; break; }; done)
 VENV := .venv/bin/python
 
-.PHONY: demo docs smoke coverage test test-browser test-gpu stress random-graphs chains lint check-wheel check-jax clean
+.PHONY: demo docs smoke coverage test thorough test-browser test-gpu stress random-graphs chains lint check-wheel check-jax clean
 
 demo: .venv/demo.stamp  ## train, test, save and reload a network written for CNTK
 	$(VENV) examples/digits.py
@@ -19,8 +19,11 @@ smoke: .venv/test.stamp  ## one quick test of every part, in a minute once its p
 coverage: .venv/test.stamp  ## which statements the tests run, processes that they start included
 	$(VENV) -m pytest -n 2 --cov --cov-report=term:skip-covered --cov-fail-under=96
 
-test: lint  ## the linter, the type checker and all tests
-	$(VENV) -m pytest -n 2
+test: lint  ## the linter, the type checker and the tests, but for the long ones of `make thorough`
+	$(VENV) -m pytest -n 2 --dist worksteal @tests/deselected.txt
+
+thorough: lint  ## all tests: also of the benchmarks, and long campaigns of killed workers and quantized training
+	$(VENV) -m pytest -n 2 --dist worksteal
 
 test-browser: .venv/test.stamp  ## `cntkjax view` and the site in Chromium, which has to be installed; a minute
 	$(VENV) -m pip install -q -e '.[browser,docs]'
