@@ -1,5 +1,7 @@
 """The wire format of protocol buffers: what is written is read, and damage is an error with its position."""
 
+import struct
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,12 +14,11 @@ from cntkjax.formats.wire import (
     VARINT,
     FormatError,
     Wire,
-    put_bytes,
-    put_double,
-    put_float,
-    put_message,
-    put_varint,
+    buffers_of,
+    field,
+    message,
     signed,
+    tag,
     varint,
 )
 
@@ -26,19 +27,18 @@ def wire(data: bytes, trailing=None) -> Wire:
     return Wire(memoryview(data), 0, len(data), "file", trailing)
 
 
-def written(*puts) -> bytes:
-    """What the calls append, whose sizes have to be those that they return."""
-    out = []
-    size = sum(put(out) for put in puts)
-    data = b"".join(out)
-    assert size == len(data)
+def written(*fields) -> bytes:
+    """The bytes of a message with these fields, whose size has to be what it says."""
+    body = message(fields)
+    data = b"".join(buffers_of(body))
+    assert len(body) == len(data)
     return data
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_numbers_come_back_in_64_bits(number):
-    ((field, kind, value),) = wire(written(lambda out: put_varint(out, 3, number))).fields()
-    assert (field, kind, signed(value)) == (3, VARINT, number)
+    ((place, kind, value),) = wire(written(tag(3, VARINT) + varint(number))).fields()
+    assert (place, kind, signed(value)) == (3, VARINT, number)
 
 
 @settings(max_examples=30)
@@ -50,8 +50,8 @@ def test_packed_numbers_come_back_at_once(numbers):
 
 def test_fields_of_each_kind_come_back_in_order():
     data = written(
-        lambda out: put_double(out, 1, 0.1), lambda out: put_float(out, 2, 0.5),
-        lambda out: put_bytes(out, 300, "é".encode()),
+        tag(1, FIXED64) + struct.pack("<d", 0.1), tag(2, FIXED32) + struct.pack("<f", 0.5),
+        field(tag(300, BYTES), "é".encode()),
     )
     (a, b, c) = wire(data).fields()
     assert (a[:2], a[2].word()) == ((1, FIXED64), 0.1)
@@ -61,10 +61,15 @@ def test_fields_of_each_kind_come_back_in_order():
 
 @pytest.mark.parametrize("size", [0, 5, 5000])
 def test_a_message_has_the_size_of_its_fields_in_front(size):
-    data = written(lambda out: put_message(out, 1, lambda inner: put_bytes(inner, 2, bytes(size))))
-    ((_, _, message),) = wire(data).fields()
-    ((number, _, content),) = message.fields()
-    assert number == 2 and content.bytes() == bytes(size)
+    inner = message([field(tag(2, BYTES), bytes(size)), tag(3, VARINT) + varint(7)])
+    ((_, _, read),) = wire(written(field(tag(1, BYTES), inner))).fields()
+    (content, last) = read.fields()
+    assert content[0] == 2 and content[2].bytes() == bytes(size) and last == (3, VARINT, 7)
+
+
+def test_large_arrays_are_not_copied():
+    array = memoryview(bytes(10_000))
+    assert any(buffer is array for buffer in buffers_of(message([field(tag(1, BYTES), array), b""])))
 
 
 @pytest.mark.parametrize(("data", "says"), [
@@ -98,3 +103,17 @@ def test_arrays_behind_a_message_are_taken_one_after_the_other():
     assert (message.trailing_bytes(3), message.trailing_bytes(1)) == (b"abc", b"d")
     with pytest.raises(FormatError, match="2 bytes of values should follow the message, but only 1 are left"):
         message.trailing_bytes(2)
+
+
+def test_unknown_fields_are_skipped_and_known_ones_have_their_wire_type():
+    data = written(tag(1, VARINT) + varint(5), field(tag(2, BYTES), b"ab"), tag(9, FIXED32) + bytes(4))
+    assert [number for number, _, _ in wire(data).fields({1: VARINT, 2: BYTES})] == [1, 2]
+    with pytest.raises(FormatError, match="field 2 has wire type 2 instead of 0"):
+        list(wire(data).fields({2: VARINT}))
+
+
+def test_the_rest_of_a_message_is_that_of_its_size():
+    data = varint(200) + bytes(200)
+    rest = wire(data).rest(0)
+    assert rest is not None and rest.bytes() == bytes(200)
+    assert wire(data + b"x").rest(0) is None
