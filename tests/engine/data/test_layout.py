@@ -11,7 +11,7 @@ from tests.engine.data.test_packing import grid_of, lengths_lists
 
 
 @given(lengths_lists, st.booleans())
-@settings(max_examples=40)
+@settings(max_examples=15)  # each compiles a program
 def test_layout_inside_the_program_agrees_with_the_grid(lengths, has_loop):
     lengths = np.array(lengths, np.int32)
     grid = grid_of(lengths, has_loop)
