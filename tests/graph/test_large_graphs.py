@@ -2,7 +2,6 @@
 
 import signal
 import sys
-import threading
 
 import numpy as np
 import pytest
@@ -80,10 +79,25 @@ def test_an_operation_that_is_saved_takes_few_pieces_of_memory():
     assert len(buffers(record_of(chain(C.input_variable(3))))) < 4 * COUNT
 
 
-def test_an_evaluation_of_thousands_of_operations_can_be_interrupted_and_repeated():
+def interrupt_in_call(number):
+    """Press Ctrl-C when so many Python functions have been called from here on."""
+    remaining = number
+
+    def profile(frame, event, argument):
+        nonlocal remaining
+        remaining -= event == "call"
+        if not remaining:
+            sys.setprofile(None)
+            signal.raise_signal(signal.SIGINT)
+
+    sys.setprofile(profile)
+
+
+@pytest.mark.parametrize("number", [100, 2000])
+def test_an_evaluation_of_thousands_of_operations_can_be_interrupted_and_repeated(number):
     f = tree(C.input_variable(3, name="interrupted"))
-    threading.Timer(0.1, signal.raise_signal, [signal.SIGINT]).start()
     with pytest.raises(KeyboardInterrupt):
+        interrupt_in_call(number)
         f.eval({f.arguments[0]: X})
     np.testing.assert_array_equal(f.eval({f.arguments[0]: X}), X * (COUNT // 4))
 

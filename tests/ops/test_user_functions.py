@@ -139,10 +139,10 @@ def test_a_node_of_the_graph_serializes_a_record_of_the_user_function():
     """Source: CNTK 2.7."""
     x = C.input_variable(2)
     node = Scaled(x, name="mine", scale=3.0)
-    assert node.op_name == f"{__name__}.Scaled" and node.serialize() == {"scale": 3.0}
+    assert node.op_name == f"{Scaled.__module__}.Scaled" and node.serialize() == {"scale": 3.0}
     function = (C.user_function(node) + 1).find_by_name("mine")
     assert function.op_name == "UserFunction" and function.serialize() == {
-        "module": __name__, "class": "Scaled", "op_name": node.op_name, "state": {"scale": 3.0}, "version": 1,
+        "module": Scaled.__module__, "class": "Scaled", "op_name": node.op_name, "state": {"scale": 3.0}, "version": 1,
     }
     assert function is not node and function.seen is node.seen  # in CNTK the node has no reference to the object
 
