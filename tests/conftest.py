@@ -11,7 +11,6 @@ from cntkjax.engine.data.shapes import MinibatchShape
 from cntkjax.engine.run.program_cache import programs
 from cntkjax.engine.run.shape_choice import Packing, ShapeChoice
 from cntkjax.graph.seed import reset_random_seed
-from cntkjax.graph.settings import Settings
 
 # A slow machine is no failure: examples have no time limit.
 hypothesis.settings.register_profile("cntkjax", deadline=None)
@@ -22,15 +21,6 @@ hypothesis.settings.load_profile("cntkjax")
 def same_random_numbers():
     """A test draws the same numbers, whatever ran before it."""
     reset_random_seed()
-
-
-@pytest.fixture(autouse=True)
-def same_settings():
-    """A test begins with the settings of a new process, whatever ran before it."""
-    settings = {name: value for name, value in vars(Settings).items() if not name.startswith("__")}
-    yield
-    for name, value in settings.items():
-        setattr(Settings, name, value)
 
 
 @pytest.fixture(scope="session", autouse=True)

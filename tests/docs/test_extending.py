@@ -73,7 +73,7 @@ def contributed(tmp_path_factory):
     root = tmp_path_factory.mktemp("copy")
     for folder in ("src", "tests/golden", "tests/ops", "tests/layers", "tests/learners", "tests/io"):
         shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for file in ("pyproject.toml", "tests/conftest.py"):
+    for file in ("conftest.py", "pyproject.toml", "tests/conftest.py"):
         shutil.copy(ROOT / file, root / file)
     for section in WALKS:
         for block in blocks(section):
