@@ -20,10 +20,10 @@ coverage: .venv/test.stamp  ## which statements the tests run, processes that th
 	$(VENV) -m pytest -n 2 --cov --cov-report=term:skip-covered --cov-fail-under=96
 
 test: lint  ## the linter, the type checker and the tests, but for the long ones of `make thorough`
-	$(VENV) -m pytest -n 2 --dist worksteal @tests/deselected.txt
+	$(VENV) -m pytest -n 2 @tests/deselected.txt
 
 thorough: lint  ## all tests: also of the benchmarks, and long campaigns of killed workers and quantized training
-	$(VENV) -m pytest -n 2 --dist worksteal
+	$(VENV) -m pytest -n 2
 
 test-browser: .venv/test.stamp  ## `cntkjax view` and the site in Chromium, which has to be installed; a minute
 	$(VENV) -m pip install -q -e '.[browser,docs]'
