@@ -51,7 +51,7 @@ CASES = (
     Case("Simple2d/OneHidden", f"{_TESTS}/Simple2d/OneHidden.cntk", f"{_TESTS}/Simple2d/Data",
          ("Simple_Demo_Train=[SGD=[maxEpochs=3]]",)),
     Case("Simple2d/MultiGpu", f"{_TESTS}/Simple2d/Multigpu.cntk", f"{_TESTS}/Simple2d/Data",
-         ("Multigpu_Demo_Train=[SGD=[maxEpochs=3]]",), epochs=1),  # from then on one worker quantizes in CNTK
+         ("Multigpu_Demo_Train=[SGD=[maxEpochs=3]]",), 2e-3),  # of errors: 1 of 10,000 samples
     Case("Speech/Simple", f"{_TESTS}/Speech/Simple/cntk.cntk", f"{_TESTS}/Speech/Data", ("makeMode=true",), 2e-5),
     Case("Image/QuickE2E", f"{_TESTS}/Image/QuickE2E/cntk.cntk", f"{_TESTS}/Image/Data"),
     Case("ParallelTraining/NoQuantization/SinglePrecision", f"{_TESTS}/ParallelTraining/SimpleMultiGPU.cntk",

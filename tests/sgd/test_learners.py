@@ -51,6 +51,23 @@ def test_the_momentum_of_a_minibatch_is_the_documents():
     assert momentum_after(momentum, 0, 0, 128) == pytest.approx(0.950085, abs=5e-7)  # CNTK's log of Speech/Simple
 
 
+def test_a_single_worker_quantizes_its_gradients_in_1_bit_from_its_epoch_on():
+    """What it leaves out is added to the next gradient of the same epoch, as in CNTK's log of Simple2d/MultiGpu."""
+    x, y = C.input_variable(3, name="x"), C.input_variable(1, name="y")
+    loss = C.squared_error(C.reduce_sum(C.parameter(3, init=0) * x), y)
+    block = {"parallelizationMethod": "dataParallelSGD", "gradientBits": 1, "parallelizationStartEpoch": 2}
+    w = np.zeros(3)
+    for epoch in range(3):
+        error = np.zeros(3)
+        for step in range(6):
+            wanted = gradients(w, np.arange(step * 4, (step + 1) * 4)).sum(0) + error
+            means = [part.mean() if part.size else 0 for part in (wanted[wanted >= 0], wanted[wanted < 0])]
+            sent = np.where(wanted >= 0, *means) if epoch else wanted
+            error = wanted - sent
+            w = w - 0.01 * sent
+    np.testing.assert_allclose(trained(loss, **RATE, **block, maxEpochs=3)[0], w, rtol=1e-4)
+
+
 def test_without_a_momentum_key_it_is_that_of_cntk():
     loss = regression()
     SGD(**RATE, maxEpochs=2, minibatchSize=4).train(loss, (X, Y), progress_writers=[])

@@ -167,8 +167,21 @@ class LearnerCore:
         self.transform = options.chain(rule)
         if any(p.dtype == np.float16 for p in self._parameters):
             self.transform = transforms.with_master_weights(self.transform)
+        self._optax_step = self._step()
+
+    def _step(self) -> DonatingFunction:
         step = partial(_step, self.transform)
-        self._optax_step = DonatingFunction(step, description=lambda: step)
+        return DonatingFunction(step, description=lambda: step)
+
+    @internal
+    def precede(self, link: optax.GradientTransformation, scalars: Callable[[], Scalars]) -> None:
+        """Put a link before all others, before training; ``scalars`` returns what its ``hyper`` has besides."""
+        import optax
+
+        others = self._extra_scalars
+        self.transform = optax.chain(link, self.transform)
+        self._optax_step = self._step()
+        self._extra_scalars = lambda smoothed, n, hyper: others(smoothed, n, hyper) | scalars()
 
     @property
     def counters(self) -> Counters:

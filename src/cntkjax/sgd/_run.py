@@ -27,6 +27,7 @@ from ._learners import Factors, learners_of, momentum_per_sample, set_dropout_ra
 from ._meter import EpochPrinter, Meter
 from ._monitor import Monitor
 from ._observer import Observer
+from ._one_bit import OneBit
 from ._reader import StepCounter, begins_anew, counts_labels, epoch_of, shared
 from ._session import Session
 from ._text import ConfigError
@@ -71,6 +72,9 @@ class BlockRun:
         self._meter = Meter(as_list(self._printers() if writers is None else writers), self._observer)
         metric = metrics[0] if metrics else None
         learners = learners_of(settings, self._loss, self._epoch_size, factors)
+        quantizes = settings["parallelizationMethod"] == "dataParallelSGD" and settings["gradientBits"] == 1
+        first = settings["parallelizationStartEpoch"] - 1
+        self._one_bit = OneBit(learners, first) if quantizes and workers.size() == 1 else None
         self._trainer = Trainer(model, (loss, metric), learners, [self._meter])  # type: ignore[list-item]
         self._set_rate = partial(set_rate, self._trainer, factors)
         if metrics[1:]:
@@ -152,6 +156,8 @@ class BlockRun:
         if settings["dropoutRate"] is not None:
             set_dropout_rate(self._loss, settings["dropoutRate"].at(epoch))
         set_momentum(self._trainer, settings.momentum.at(epoch))
+        if self._one_bit is not None:
+            self._one_bit.begin_epoch(epoch)
         record = self._planned(epoch)
         if record.rate < settings["minLearningRatePerSample"]:
             self._history.ended_early = f"epoch {epoch + 1} would have a learning rate per sample of {record.rate:g}"
