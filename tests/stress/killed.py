@@ -14,10 +14,11 @@ import numpy as np
 import cntkjax as C
 from tests.killing import End, end_of, write_data
 
-SAMPLES, MINIBATCH = 8000, 10
+MINIBATCH = 10
+SAMPLES_PER_KILL = 160  # more than are trained between two kills, so that no training ends before the last one
 
 
-def train(folder: Path, pipe: int) -> None:
+def train(folder: Path, samples: int, pipe: int) -> None:
     """Train to the end from the last checkpoint; writes a byte to `pipe` after each minibatch, "r" if restored."""
     x, y = C.input_variable(4), C.input_variable(2)
     z = C.layers.Sequential([C.layers.Dense(8, C.tanh), C.layers.Dropout(0.3), C.layers.Dense(2)])(x)
@@ -35,7 +36,7 @@ def train(folder: Path, pipe: int) -> None:
     data = C.io.CTFDeserializer(str(folder.parent / "data.ctf"), streams)
     source = C.io.MinibatchSource(data, randomize=True, max_sweeps=C.io.INFINITELY_REPEAT)
     C.training_session(
-        trainer, source, MINIBATCH, {x: source.streams.x, y: source.streams.y}, max_samples=SAMPLES,
+        trainer, source, MINIBATCH, {x: source.streams.x, y: source.streams.y}, max_samples=samples,
         checkpoint_config=C.CheckpointConfig(str(folder / "model"), frequency=2 * MINIBATCH),
     ).train()
     np.savez(folder / "trained.npz", *[p.value for p in (*z.parameters, *z.constants)])
@@ -45,15 +46,17 @@ def main(folder: Path, kills: int) -> None:
     write_data(folder, 70)
     for name in "undisturbed", "killed":
         (folder / name).mkdir()
-    end_of(partial(train, folder / "undisturbed"))
+    samples = SAMPLES_PER_KILL * kills
+    train_killed = partial(train, folder / "killed", samples)
+    end_of(partial(train, folder / "undisturbed", samples))
     moments = random.Random(kills)
     ends: list[End] = []
     for i in range(kills):
         # Every fifth time while the process starts; checkpoints are written after every second minibatch.
         starts = i % 5 == 4
         minibatches, soon = (0, ends[-1].seconds) if starts else (moments.randint(1, 8), 0.005)
-        ends.append(end_of(partial(train, folder / "killed"), minibatches, moments.uniform(0, soon)))
-    ends.append(end_of(partial(train, folder / "killed")))
+        ends.append(end_of(train_killed, minibatches, moments.uniform(0, soon)))
+    ends.append(end_of(train_killed))
     restored = sum(b"r" in end.written for end in ends)
     print(f"{sum(end.killed for end in ends)} killed, {restored} restored")
 
