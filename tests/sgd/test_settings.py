@@ -17,12 +17,13 @@ def test_the_tutorial_configuration():
     rates = block["learningRatesPerSample"]
     assert [rates.at(epoch) for epoch in (0, 79, 80, 119, 120)] == [0.0078125] * 2 + [0.00078125] * 2 + [0.000078125]
     expected = {
-        "epochSize": 50000, "maxEpochs": 160, "L2RegWeight": 1e-4, "numMBsToShowResult": 500, "gradientBits": 2,
+        "epochSize": 50000, "maxEpochs": 160, "L2RegWeight": 1e-4, "numMBsToShowResult": 500,
         "parallelizationMethod": "dataParallelSGD", "distributedMBReading": True, "autoAdjustMinibatch": True,
         "minibatchSizeTuningFrequency": 10, "numMiniBatch4LRSearch": 200, "minibatchSizeTuningMax": 15000,
         "autoAdjustLR": "none", "learnRateDecreaseFactor": 0.618,
     }
     assert {name: block[name] for name in expected} == expected
+    assert str(block["gradientBits"]) == "2:1"
 
 
 def test_a_block_inherits_keys_of_the_blocks_around_it():
@@ -48,7 +49,7 @@ def test_the_defaults_of_the_document_can_be_written_out():
                 blockMomentumAsTimeConstant = (-blockSize / log(1 - 1/#workers)) }
         }
     """)
-    assert (block["modelPath"], block["gradientBits"], block["blockMomentumSGD.blockSize"]) == (None, 32, 120000)
+    assert (block["modelPath"], block["gradientBits"].at(0), block["blockMomentumSGD.blockSize"]) == (None, 32, 120000)
     assert block["blockMomentumAsTimeConstant"] == 0  # of a single worker
     assert block["modelAveragingSGD.blockSize"] == 40000
 

@@ -30,7 +30,7 @@ def test_a_block_inside_a_larger_file_in_old_brackets_with_references():
     assert block["modelPath"] == "/out/models/net.dnn"
     assert str(block["minibatchSize"]) == "64:1024"
     assert str(SGD.parse(text)["minibatchSize"]) == "64*2:1024"
-    assert block["gradientBits"] == 64  # 8*sizeof(precision)
+    assert block["gradientBits"].at(0) == 64  # 8*sizeof(precision)
 
 
 def test_the_innermost_definition_is_referred_to():

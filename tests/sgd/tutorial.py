@@ -13,7 +13,7 @@ SGD = {
         parallelizationMethod = "dataParallelSGD"
         parallelizationStartEpoch = 1
         distributedMBReading = true
-        dataParallelSGD = { gradientBits = 2 }
+        dataParallelSGD = { gradientBits = 2:1 }
     }
     autoAdjust = {
         autoAdjustMinibatch = true        # enable automatic growing of minibatch size

@@ -115,8 +115,9 @@ def _distributed(settings: BlockSettings, learner: Learner, epoch_size: Callable
         return learner
     after = _samples_before(settings, epoch_size)
     if method == "dataParallelSGD":
+        bits = _exchanged_bits(max(bits for _, bits in settings["gradientBits"].entries))
         return data_parallel_distributed_learner(
-            learner, after, _exchanged_bits(settings["gradientBits"]), settings["useBufferedAsyncGradientAggregation"]
+            learner, after, bits, settings["useBufferedAsyncGradientAggregation"]
         )
     if method == "modelAveragingSGD":
         return block_momentum_distributed_learner(

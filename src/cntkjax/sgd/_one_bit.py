@@ -22,23 +22,22 @@ class Errors(NamedTuple):
 
 
 class OneBit:
-    """Quantizes the gradients of learners from an epoch on, all of them and by CNTK's columns, the last axis here.
+    """Quantizes the gradients of learners in some epochs, all of them and by CNTK's columns, the last axis here.
 
     What it leaves out is added to the next gradient of the same epoch: each begins anew, as CNTK's log of
     Simple2d/MultiGpu shows.
     """
 
-    def __init__(self, learners: Sequence[Learner], first_epoch: int) -> None:
+    def __init__(self, learners: Sequence[Learner]) -> None:
         self._cores = [unwrap(learner) for learner in learners]
-        self._first_epoch = first_epoch
         self._starts: list[int | None] = [None] * len(learners)  # the samples before the epoch
         link = transforms.per_parameter(_quantized, Errors, every_row=True)
         for number, core in enumerate(self._cores):
             core.precede(link, partial(self._scalars, number))
 
-    def begin_epoch(self, epoch: int) -> None:
-        """To be called before an epoch, with its number from 0."""
-        self._starts = [core.counters.samples if epoch >= self._first_epoch else None for core in self._cores]
+    def begin_epoch(self, quantizes: bool) -> None:
+        """To be called before an epoch, with whether gradients are quantized in it."""
+        self._starts = [core.counters.samples if quantizes else None for core in self._cores]
 
     def _scalars(self, number: int) -> dict[str, Any]:
         start = self._starts[number]

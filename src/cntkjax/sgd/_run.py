@@ -72,9 +72,9 @@ class BlockRun:
         self._meter = Meter(as_list(self._printers() if writers is None else writers), self._observer)
         metric = metrics[0] if metrics else None
         learners = learners_of(settings, self._loss, self._epoch_size, factors)
-        quantizes = settings["parallelizationMethod"] == "dataParallelSGD" and settings["gradientBits"] == 1
-        first = settings["parallelizationStartEpoch"] - 1
-        self._one_bit = OneBit(learners, first) if quantizes and workers.size() == 1 else None
+        is_alone = settings["parallelizationMethod"] == "dataParallelSGD" and workers.size() == 1
+        quantizes = is_alone and any(bits == 1 for _, bits in settings["gradientBits"].entries)
+        self._one_bit = OneBit(learners) if quantizes else None
         self._trainer = Trainer(model, (loss, metric), learners, [self._meter])  # type: ignore[list-item]
         self._set_rate = partial(set_rate, self._trainer, factors)
         if metrics[1:]:
@@ -157,7 +157,8 @@ class BlockRun:
             set_dropout_rate(self._loss, settings["dropoutRate"].at(epoch))
         set_momentum(self._trainer, settings.momentum.at(epoch))
         if self._one_bit is not None:
-            self._one_bit.begin_epoch(epoch)
+            begun = epoch + 1 >= settings["parallelizationStartEpoch"]
+            self._one_bit.begin_epoch(begun and settings["gradientBits"].at(epoch) == 1)
         record = self._planned(epoch)
         if record.rate < settings["minLearningRatePerSample"]:
             self._history.ended_early = f"epoch {epoch + 1} would have a learning rate per sample of {record.rate:g}"

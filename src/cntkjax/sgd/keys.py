@@ -153,8 +153,8 @@ KEYS: tuple[Key, ...] = (
          "", PARALLEL),
     _key("syncPerfStats", Kind.INTEGER, "0", "minibatches between lines with samples per second; 0: none", "", PARALLEL,
          least=0),
-    _key("gradientBits", Kind.INTEGER, "(8*sizeof(precision))", "bits of an exchanged gradient: 1, up to 16, or 32; a "
-         "single worker has 1 or all",
+    _key("gradientBits", Kind.INTEGERS, "(8*sizeof(precision))", "bits of an exchanged gradient, by epoch: 1, up to "
+         "16, or 32; a single worker has 1 or all, several the most of all epochs",
          "`data_parallel_distributed_learner(num_quantization_bits=)`", DATA_PARALLEL, least=1),
     _key("useBufferedAsyncGradientAggregation", Kind.FLAG, "false", "exchange gradients during the next minibatch",
          "`data_parallel_distributed_learner(use_async_buffered_parameter_update=)`", DATA_PARALLEL),

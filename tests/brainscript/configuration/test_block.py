@@ -12,12 +12,14 @@ def test_values_of_all_kinds(tmp_path):
         number = 3 ; text = "a b"  # another
         array = 1:2*3:"c d"
         files = (;c:/x;c:/y)
+        nodes = (a, b*2)
         infinite = 1#INF
         train = [ id=1; size=256
             inner = { flag = true, other = No } ]
     """)
     assert (root.integer("NUMBER"), root.text("text"), root.number("infinite", 0)) == (3, "a b", float("inf"))
     assert root.array("array") == ["1", "2", "2", "2", "c d"] and root.array("files") == ["c:/x", "c:/y"]
+    assert root.array("nodes") == ["a", "b", "b"]
     inner = root.block("train").block("inner")
     assert (inner.flag("Flag", False), inner.flag("other", True), inner.flag("absent", True)) == (True, False, True)
     assert inner.integer("size") == 256 and inner.integer("number") == 3  # of the blocks around
@@ -38,6 +40,8 @@ def test_names_are_replaced_where_they_are_used(tmp_path):
     assert read(tmp_path, "n = 3   # three\nt = [ x = $n$4 ]").block("t").text("x") == "34"
     assert root.text("models") == "/data/outer" and root.text("a") == "hello"
     assert root.block("t").text("path") == "/data/outer/inner"
+    text = "a = 1\nb = [ a = $a$2 ; c = [ a = $a$3 ] ]"
+    assert read(tmp_path, text).block("b").block("c").text("a") == "123"  # of the block around
 
 
 def test_values_of_another_type_are_refused(tmp_path):

@@ -61,11 +61,14 @@ class Block:
             scope = scope.outer
 
     def find(self, name: str) -> tuple[Block, Entry] | None:
-        """The entry of a name, and the block that it is in."""
+        """The entry of a name, and the block that it is in. In ``a = $a$`` it is that of a block around."""
+        key, within = name.lower(), None
         for scope in self.scopes():
-            if entries := scope._entries.get(name.lower()):
-                return scope, entries[-1]
-        return None
+            if entries := scope._entries.get(key):
+                if key not in scope._expanding:
+                    return scope, entries[-1]
+                within = within or (scope, entries[-1])
+        return within
 
     def get(self, name: str) -> Text | None:
         """The value of a name here or around, with ``$name$`` replaced; None if there is none.

@@ -100,7 +100,7 @@ def unquoted(text: Text) -> str:
 
 
 def elements(text: Text) -> list[Text]:
-    """The elements of an array: separated by ``:``, or by the character after an opening parenthesis.
+    """The elements of an array: separated by ``:``, or by the character after an opening parenthesis; ``(a, b)`` too.
 
     Errors: ConfigError for a number of repetitions that is none, or too large.
     """
@@ -110,10 +110,12 @@ def elements(text: Text) -> list[Text]:
         after = masked[1:2]
         if after and not (after.isalnum() or after.isspace() or after in "_.\"'$({[/\\-"):
             separator, begin = after, 2
+        elif sum(1 for _ in _split(masked, begin, end, ":", text.closing)) == 1:
+            separator = ","
     parts: list[Text] = []
     for first, last in _split(masked, begin, end, separator, text.closing):
         part = text.part(first, last)
-        parts += [part] if separator != ":" else _repeated(part)
+        parts += _repeated(part) if separator in ":," else [part]
         if len(parts) > _REPEATED:
             raise part.at(0).error(f"an array has at most {_REPEATED} elements")
     return [part for part in parts if part.content]
