@@ -127,15 +127,17 @@ class TrainingLog(Observer):
     """The lines of a training.
 
     `criteria`: the loss, and the metrics. `epochs`, `epoch_size`: how many there are, and their size in samples (0: a
-    sweep). `every`, `first`: minibatches between lines (0: none), and how many have lines of their own.
+    sweep). `every`, `first`: minibatches between lines (0: none), and how many have lines of their own. `pieces`: those
+    of a minibatch of truncated sequences, whose size CNTK's log counts once.
     """
 
     def __init__(
-        self, log: Log, criteria: Sequence[Criterion], epochs: int, epoch_size: int, every: int, first: int
+        self, log: Log, criteria: Sequence[Criterion], epochs: int, epoch_size: int, every: int, first: int,
+        pieces: int = 1,
     ) -> None:
         self._log, self._criteria, self._epochs = log, criteria, epochs
         self._epoch_size, self._every, self._first = epoch_size, every or sys.maxsize, first
-        self._samples_seen = self._minibatches = 0
+        self._samples_seen, self._known_size, self._pieces = 0, epoch_size, max(pieces, 1)
         self._epoch: Epoch | None = None
 
     def begins(self, epoch: Epoch, momentum: float) -> None:
@@ -173,7 +175,8 @@ class TrainingLog(Observer):
     def ended(self, epoch: Epoch) -> None:
         """Log the averages of the epoch."""
         self._samples_seen += epoch.samples
-        self._minibatches = epoch.minibatches
+        shown = self._whole.minibatches - self._since.minibatches
+        self._known_size = self._known_size or shown * (epoch.minibatch_size // self._pieces)
         self._log.line(
             f"Finished {self._name()}: [Training] {self._whole.shown()}; totalSamplesSeen = {self._samples_seen}; "
             f"learningRatePerSample = {np.float32(epoch.rate):.8g}; epochTime={time.perf_counter() - self._began:.6g}s"
@@ -219,11 +222,13 @@ class TrainingLog(Observer):
         return f"Epoch[{self._epoch.number:2d} of {self._epochs}]"
 
     def _percentage(self, minibatch: int) -> str:
-        """How much of the epoch is over, if its number of minibatches is known."""
+        """How much of the epoch is over by the size of full minibatches, if the size of epochs is known.
+
+        Without epochSize it is what lines of the first epoch have counted, as CNTK's logs show.
+        """
         assert self._epoch is not None
-        total = math.ceil(self._epoch_size / self._epoch.minibatch_size)
-        total = total or self._minibatches // self._every * self._every
-        return f", {min(100 * minibatch / total, 100):2.2f}%" if total else ""
+        seen, size = minibatch * (self._epoch.minibatch_size // self._pieces), self._known_size
+        return f", {100 * seen / size:.2f}%" if size else ""
 
 
 __all__ = ["Criterion", "Log", "Sums", "TrainingLog"]

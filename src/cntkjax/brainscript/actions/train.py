@@ -29,7 +29,8 @@ from .test import Evaluation
 
 def train(command: Command) -> None:
     """Train a network, from its last checkpoint if there is one."""
-    path, block = command.model_path, command.block
+    block = command.block
+    path = (block.block("SGD") or block).text("modelPath")  # old configurations have it in SGD
     if not block.flag("makeMode", True):
         if workers.rank() == 0:
             _remove(path)
@@ -48,7 +49,7 @@ def train(command: Command) -> None:
     if network.statistics and not is_restart:
         _precompute(network, command)
     nodes: Any = [network.nodes[name.name] for name in names]
-    log = _EpochLog(network, block.block("cvReader"), command.log, names, settings)
+    log = _EpochLog(network, block.block("cvReader"), command.log, names, settings, pieces)
     BlockRun(
         settings, nodes, source, streams_of(nodes, source), None, [], function_of(network), log, log.validate,
         {network.nodes[name]: factor for name, factor in network.rates.items()},
@@ -59,11 +60,12 @@ class _EpochLog(TrainingLog):
     """The log of a training, and what else is done before and after each epoch."""
 
     def __init__(
-        self, network: Network, reader: Block | None, log: Log, names: list[Criterion], settings: BlockSettings
+        self, network: Network, reader: Block | None, log: Log, names: list[Criterion], settings: BlockSettings,
+        pieces: int,
     ) -> None:
         super().__init__(
             log, names, settings.required("maxEpochs"), settings["epochSize"], settings["numMBsToShowResult"],
-            settings["firstMBsToShowResult"] if settings.is_given("firstMBsToShowResult") else 0,
+            settings["firstMBsToShowResult"] if settings.is_given("firstMBsToShowResult") else 0, pieces,
         )
         self._network = network
         evaluation = None if reader is None else Evaluation(network, names, reader)
