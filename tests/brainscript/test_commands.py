@@ -92,20 +92,36 @@ def test_the_log_has_the_lines_that_scripts_read(run):
     _, log = run("command=Train", "Train=[SGD=[maxEpochs=2,epochSize=50]]")
     lines = log.splitlines()
     for line in (
-        "Commands: Train", 'precision = "float"', "# Train command (train action)".ljust(79) + "#",
+        "Commands: Train", 'precision = "float"', "# Train command (train action)".ljust(77) + "#",
         "Training criterion:   CrossEntropyWithSoftmax = CrossEntropyWithSoftmax",
         "Evaluation criterion: EvalClassificationError = ClassificationError",
         "\tNode 'W0' (LearnableParameter operation) : [5 x 2]", "\tNode 'B1' (LearnableParameter operation) : [2 x 1]",
+        "Training 27 parameters in 4 out of 4 parameter tensors and 10 nodes with gradient:",
         "Precomputing --> 3 PreCompute nodes found.", "Precomputing --> Completed.",
         "Starting Epoch 1: learning rate per sample = 0.050000  effective momentum = 0.513417  momentum as time "
         "constant = 30.0 samples", "Starting minibatch loop.", 'Action "train" complete.', "__COMPLETED__",
     ):
         assert line in lines, line
     assert re.search(
-        r"^ Epoch\[ 1 of 2\]-Minibatch\[   1-   2, 66.67%\]: CrossEntropyWithSoftmax = \d\.\d{8} \* 40; "
+        r"^ Epoch\[ 1 of 2\]-Minibatch\[   1-   2, 80.00%\]: CrossEntropyWithSoftmax = \d\.\d{8} \* 40; "
         r"EvalClassificationError = \d\.\d{8} \* 40; time = \d+\.\d{4}s; samplesPerSecond = [\d.]+$", log, re.MULTILINE
     )
     assert re.search(r"totalSamplesSeen = 100; learningRatePerSample = 0.050000001; epochTime=[\d.]+s$", log, re.M)
+
+
+def test_a_single_worker_trains_in_parallel_if_the_configuration_says_so(run):
+    """Then it quantizes, and a test finds the end of the data with another minibatch, as in CNTK's log of MultiGpu."""
+    block = "DataParallelSGD;parallelizationStartEpoch=3;DataParallelSGD=[gradientBits=1]"
+    parallel = f"Train=[SGD=[ParallelTrain=[parallelizationMethod={block}]]]"
+    loop = ", DataParallelSGD training (myRank = 0, numNodes = 1, numGradientBits = 1), distributed reading is ENABLED."
+    _, log = run(parallel, "command=Train", "modelPath=other")
+    assert "DataParallelSGD training" not in log and epochs(log)[2][1] == pytest.approx(LOSSES[2], rel=1e-5)
+    _, log = run(parallel, "command=Train:Test", "parallelTrain=true")
+    lines = [line.removeprefix("Starting minibatch loop") for line in log.splitlines() if "minibatch loop" in line]
+    assert lines == [".", ".", loop] and "Initializing dataParallelSGD for 1-bit quantization." in log
+    assert epochs(log)[1][1] == pytest.approx(LOSSES[1], rel=1e-5)
+    assert 1e-4 < abs(epochs(log)[2][1] / LOSSES[2] - 1) < 0.2
+    assert re.search(r"^Minibatch\[1-2\].*\nFinal Results: Minibatch\[1-2\]", log, re.MULTILINE)
 
 
 def test_training_goes_on_from_the_last_checkpoint(run, tmp_path):

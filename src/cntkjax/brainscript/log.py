@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -18,7 +18,7 @@ from ..logging._progress_writer import LazySum, is_due
 from ..parallel import workers
 from ..sgd import Epoch, Observer
 
-_WIDTH = 78
+_WIDTH = 76
 
 
 class Log:
@@ -128,17 +128,18 @@ class TrainingLog(Observer):
 
     `criteria`: the loss, and the metrics. `epochs`, `epoch_size`: how many there are, and their size in samples (0: a
     sweep). `every`, `first`: minibatches between lines (0: none), and how many have lines of their own. `pieces`: those
-    of a minibatch of truncated sequences, whose size CNTK's log counts once.
+    of a minibatch of truncated sequences, whose size CNTK's log counts once. `methods`: see parallel_lines.py.
     """
 
     def __init__(
         self, log: Log, criteria: Sequence[Criterion], epochs: int, epoch_size: int, every: int, first: int,
-        pieces: int = 1,
+        pieces: int = 1, methods: Callable[[int], tuple[str, str]] = lambda epoch: ("", ""),
     ) -> None:
         self._log, self._criteria, self._epochs = log, criteria, epochs
         self._epoch_size, self._every, self._first = epoch_size, every or sys.maxsize, first
         self._samples_seen, self._known_size, self._pieces = 0, epoch_size, max(pieces, 1)
         self._epoch: Epoch | None = None
+        self._methods = methods
 
     def begins(self, epoch: Epoch, momentum: float) -> None:
         """Log the rate and the momentum."""
@@ -149,8 +150,11 @@ class TrainingLog(Observer):
             f"Starting Epoch {epoch.number}: learning rate per sample = {epoch.rate:f}  effective momentum = "
             f"{momentum**epoch.minibatch_size:f}  momentum as time constant = {constant:.1f} samples"
         )
+        before, loop = self._methods(epoch.number)
+        if before:
+            self._log.line(before)
         self._log.line()
-        self._log.line("Starting minibatch loop.")
+        self._log.line(f"Starting minibatch loop{loop}.")
         self._epoch, self._began = epoch, time.perf_counter()
         self._last = self._began
         self._whole, self._since = Sums(self._criteria), Sums(self._criteria)
@@ -199,7 +203,8 @@ class TrainingLog(Observer):
     def saves(self, path: str) -> None:
         """Log the checkpoint."""
         self._log.line(f"SGD: Saving checkpoint model '{path}'")
-        self._log.line()
+        if self._epoch is not None and self._epoch.number < self._epochs:
+            self._log.line()
 
     def returns(self, path: str, epoch: int, rate: float, samples: int) -> None:
         """Log that the epochs since a checkpoint are repeated."""

@@ -35,6 +35,17 @@ class Network:
         """The nodes with a role."""
         return [self.nodes[name] for name in self.roles[role]]
 
+    def reached(self, roots: Sequence[str]) -> list[str]:
+        """The names of nodes and all that they depend on, those that come first in inputs first."""
+        found: dict[str, None] = {}
+        pending = [*reversed(roots)]
+        while pending:
+            name = pending.pop()
+            if name not in found:
+                found[name] = None
+                pending += reversed(self.inputs.get(name, ()))
+        return list(found)
+
     def forget_epoch(self) -> None:
         """Begin an epoch: nodes that accumulate have seen nothing yet."""
         for name, operation in self.operations.items():

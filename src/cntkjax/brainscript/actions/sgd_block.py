@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...parallel import workers
 from ...sgd._text import Assignment, ConfigText, Raw, as_raw
 from ...sgd.keys import KEYS, SECTIONS
 from ...sgd.settings import BlockSettings
 from ..configuration import Block
 from ..log import Log
 from ..source import Text
+from .parallel_lines import is_parallel
 
 _BLOCKS = {section[-1].lower(): section for section in SECTIONS if section}
 _NOT_INHERITED = ("tracelevel",)  # of the package's own messages
@@ -29,6 +31,8 @@ def settings_of(block: Block, model_path: str, log: Log, pieces: int = 0) -> Blo
     computed = {"modelPath": _quoted(model_path), "truncated": str(pieces > 0).lower()}
     if pieces:
         computed["minibatchSize"] = ":".join(f"{size * pieces}" for size in sgd.integers("minibatchSize"))
+    if workers.size() == 1 and not is_parallel(block):
+        computed["parallelizationMethod"] = "none"
     names = {name.lower() for name in computed}
     given = [each for each in _assignments(sgd, (), log) if each.name.lower() not in names]
     given += [Assignment(name, name, (), as_raw(value, name)) for name, value in computed.items()]

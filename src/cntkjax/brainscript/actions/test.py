@@ -16,6 +16,7 @@ from ..log import Criterion, Log, Sums
 from ..network import Network
 from ..readers import open_reader, streams_of
 from .building import read_or_built
+from .parallel_lines import is_parallel
 from .session import Command, criteria, named_nodes
 
 MINIBATCH = 40960  # samples, unless the block says
@@ -65,6 +66,8 @@ class Evaluation:
                 since = self._show(since, whole, log)
         if not whole.minibatches:
             raise ConfigError("the reader has no data")
+        for sums in (whole, since) if is_parallel(self._reader) and since.minibatches else ():
+            sums.minibatches += 1  # CNTK's workers find the end of the data with another one (log)
         if since.minibatches:
             self._show(since, whole, log)
         return whole

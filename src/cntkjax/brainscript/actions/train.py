@@ -22,6 +22,7 @@ from ..network import Network
 from ..precompute import precompute
 from ..readers import open_reader, streams_of
 from .building import built
+from .parallel_lines import initialization, methods
 from .session import Command, criteria, named_nodes
 from .sgd_block import settings_of
 from .test import Evaluation
@@ -46,6 +47,9 @@ def train(command: Command) -> None:
     network, is_restart = _network(command, path)
     names = _criteria(network, settings)
     _describe(network, names, command)
+    if line := initialization(settings):
+        command.log.line(line)
+        command.log.line()
     if network.statistics and not is_restart:
         _precompute(network, command)
     nodes: Any = [network.nodes[name.name] for name in names]
@@ -66,6 +70,7 @@ class _EpochLog(TrainingLog):
         super().__init__(
             log, names, settings.required("maxEpochs"), settings["epochSize"], settings["numMBsToShowResult"],
             settings["firstMBsToShowResult"] if settings.is_given("firstMBsToShowResult") else 0, pieces,
+            partial(methods, settings),
         )
         self._network = network
         evaluation = None if reader is None else Evaluation(network, names, reader)
@@ -126,7 +131,8 @@ def _describe(network: Network, names: list[Criterion], command: Command) -> Non
     log.line()
     parameters = dict(sorted(_parameters(network, names[0].name)))
     elements = sum(int(v.value.size) for v in parameters.values())
-    log.line(f"Training {elements} parameters in {len(parameters)} out of {len(parameters)} parameter tensors:")
+    log.line(f"Training {elements} parameters in {len(parameters)} out of {len(parameters)} parameter tensors and "
+             f"{_with_gradient(network, names[0].name, set(parameters))} nodes with gradient:")
     log.line()
     for name, parameter in parameters.items():
         dimensions = " x ".join(map(str, reversed(parameter.shape))) or "1"
@@ -139,12 +145,22 @@ def _parameters(network: Network, loss: str) -> Iterator[tuple[str, Any]]:
     return ((name, v) for name, v in network.nodes.items() if v in learned)
 
 
+def _with_gradient(network: Network, loss: str, parameters: set[str]) -> int:
+    """The number of nodes that the loss depends on and that depend on parameters."""
+    needed, reached = set(parameters), network.reached([loss])
+    while more := {each for each in reached if needed.intersection(network.inputs.get(each, ()))} - needed:
+        needed |= more
+    return len(needed)
+
+
 def _precompute(network: Network, command: Command) -> None:
     log = command.log
     log.line(f"Precomputing --> {len(network.statistics)} PreCompute nodes found.")
     log.line()
-    for name, (operation, _) in network.statistics.items():
-        log.line(f"\t{name} = {operation}()")
+    roots = [name for role in ("criterion", "evaluation", "output") for name in network.roles[role]]
+    for name in dict.fromkeys([*network.reached(roots), *network.statistics]):
+        if name in network.statistics:
+            log.line(f"\t{name} = {network.statistics[name][0]}()")
     precompute(network, open_reader(command.reader(), once=True, shuffled=False))
     log.line()
     log.line("Precomputing --> Completed.")
