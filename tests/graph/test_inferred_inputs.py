@@ -32,3 +32,15 @@ def test_an_input_that_no_weight_depends_on_takes_data_of_any_size():
     x = C.input_variable((2, OPEN))
     f = C.relu(x)
     assert [f.eval({x: np.ones((1, 2, n))}).shape for n in (3, 4)] == [(1, 2, 3), (1, 2, 4)]
+
+
+def test_a_function_follows_a_size_that_its_input_got_in_another_one():
+    x = C.input_variable((OPEN, 3))
+    f, g = C.layers.Dense(2)(x), C.sin(x) + 1
+    f.eval({x: np.ones((1, 4, 3))})
+    assert g.eval({x: np.ones((1, 4, 3))}).shape == (1, 4, 3) and g.shape == (4, 3)
+
+
+def test_channels_of_a_kernel_are_not_inferred_from_a_free_dimension():
+    with pytest.raises(ValueError, match="free dimension has no size"):
+        C.layers.Convolution2D((2, 2), 3)(C.input_variable((C.FreeDimension, 4, 5)))

@@ -25,7 +25,8 @@ class Window:
     """A window that moves along one axis.
 
     Units: cells of that axis. `before` and `after` are the padding that the window covers; negative where it omits
-    cells. `count` is the number of positions; FREE or INFERRED if the length is not known yet.
+    cells. `count` is the number of positions; FREE or INFERRED if the length is not known yet. A window whose own size
+    is INFERRED covers the axis.
     """
 
     size: int
@@ -65,7 +66,7 @@ def place(
     Window(size=3, stride=2, dilation=1, before=1, after=0, count=4)
     """
     if length in (FREE, INFERRED):
-        return Window(size, stride, dilation, before, after, length)
+        return Window(size, stride, dilation, before, after, 1 if size == INFERRED else length)
     extent = (size - 1) * dilation + 1
     span = length - 1 if auto else length + before + after - extent
     count = (-(-span // stride) if ceil else span // stride) + 1

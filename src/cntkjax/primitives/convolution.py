@@ -16,7 +16,7 @@ from ..engine.xla.materialize import materialized
 from ..engine.xla.platform import lowering
 from ..graph.build import Spec
 from ..graph.errors import ShapeError, explain
-from ..graph.shape import INFERRED, Shape, is_unknown, matches, merge_dimension
+from ..graph.shape import FREE, INFERRED, Shape, is_unknown, matches, merge_dimension
 from ..graph.variable import Edge, Leaf, infer_shape
 from ._window import Window, channels_last, per_axis, place, value_of
 from .base import Attrs, Bool, Primitive, ShapeOf, Size, primitive
@@ -70,7 +70,7 @@ class _Convolving(Primitive):
             if kernel.shape[at] == INFERRED and channel >= 0:
                 channels = channel if transpose else channel // attrs["groups"]
                 infer_shape(kernel, (*kernel.shape[:at], channels, *kernel.shape[at + 1 :]))
-        of_channels = (channel, False, 1) if aligned else (None, None, None)
+        of_channels = (max(channel, 1), False, 1) if aligned else (None, None, None)
         attrs["kernelShape"] = kernel.shape[leading:]
         while len(attrs["dilation"]) > rank and attrs["dilation"][0] == 1:  # MMdnn includes the filters
             attrs["dilation"] = attrs["dilation"][1:]
@@ -127,6 +127,8 @@ class Convolution(_Convolving):
         kernel, x = inputs
         if kernel.dynamic_axes:
             raise self.fail(inputs, "the kernel has dynamic axes", "give a parameter or constant as the kernel")
+        if x.shape[:1] == (INFERRED,) and INFERRED in kernel.shape:
+            attrs = dict(attrs)  # options are expanded when the channels are known
         leading = self.expand_options(inputs, attrs, x.shape)
         shape = self._transposed_shape(inputs, attrs) if attrs["transpose"] else self._shape(inputs, attrs, leading)
         return Spec(shape, axes=x.dynamic_axes)
@@ -137,7 +139,8 @@ class Convolution(_Convolving):
         windows = self._checked_windows(inputs, attrs, leading)
         groups, filters = attrs["groups"], kernel.shape[0] if leading else 1
         if groups > 1:
-            if filters % groups or kernel.shape[leading] * groups != x.shape[0]:
+            channels = x.shape[0] if kernel.shape[leading] == INFERRED else kernel.shape[leading] * groups
+            if filters % groups or channels != x.shape[0]:
                 raise self.fail(
                     inputs, f"{groups} groups do not divide {filters} filters on {x.shape[0]} channels",
                     "the kernel's shape has to be [filters, channels / groups, *window], filters divisible by groups",
@@ -152,8 +155,14 @@ class Convolution(_Convolving):
     def _check_options(self, inputs: Sequence[Edge], attrs: Attrs, leading: int) -> None:
         kernel, x = inputs
         groups = attrs["groups"]
-        if INFERRED in kernel.shape[leading:]:
+        channels, *window = kernel.shape[leading:]
+        if INFERRED in window:
             raise self.fail(inputs, "only the channels of a kernel can be inferred", "give the size of its window")
+        if channels == INFERRED and x.shape[0] == FREE:
+            raise self.fail(
+                inputs, "a free dimension has no size to infer the channels of the kernel from",
+                "give the number of channels of the operand",
+            )
         if min(attrs["strides"], default=1) < 1 or min(attrs["dilation"], default=1) < 1:
             raise self.fail(inputs, f"strides {attrs['strides']} and dilation {attrs['dilation']} have to be positive")
         if groups < 1:

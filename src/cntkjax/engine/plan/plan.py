@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from ...graph.axis import Axis
-from ...graph.build import edits
+from ...graph.build import edits, infer_all
 from ...graph.errors import explain
 from ...graph.function import Node
 from ...graph.shape import INFERRED, is_unknown
@@ -52,7 +52,7 @@ class Plan:
         self.edits = edits()
         self.checked_values: dict[int, object] = {}  # of constants among the `indices`, by their place
         self.programs: dict[Hashable, object] = {}  # those that run it, which are kept as long as the plan
-        self._check()
+        self._check(outputs)
         self.parts = fuse_early_exit(parts, self.outputs)
         for part in dict.fromkeys([*parts, *self.parts]):  # a fused loop may run part by part
             if isinstance(part, Loop):
@@ -68,21 +68,23 @@ class Plan:
         used = {resolve(v) for n in self.nodes if n not in inside for v in n.node_inputs} | set(self.outputs)
         return [v for n in nodes_of(loop) for v in n.node_outputs if v in used]
 
-    def _check(self) -> None:
+    def _check(self, outputs: Sequence[Edge]) -> None:
         for v in self.arguments:
             if v.is_placeholder:
                 raise ValueError(explain(
                     f"placeholder {v.name or v.uid!r} has not been replaced, so there is nothing to compute from",
                     {"here": v}, "call the function with an argument, or use replace_placeholders",
                 ))
+        computed = [v for node in self.nodes for v in node.node_outputs]
         from_data = any(INFERRED in v.shape for v in self.arguments)  # their inferred dimensions come with the data
-        for node in self.nodes:
-            for v in node.node_outputs:
-                if is_unknown(v.shape) or (INFERRED in v.shape and not from_data):
-                    raise ValueError(explain(
-                        f"the shape of {v!r} is not known", {"node": v},
-                        "declare the shapes of the inputs that it is computed from",
-                    ))
+        if not from_data and any(INFERRED in v.shape for v in computed):
+            infer_all([node for v in outputs if (node := producer(v)) is not None])  # an input has got its size since
+        for v in computed:
+            if is_unknown(v.shape) or (INFERRED in v.shape and not from_data):
+                raise ValueError(explain(
+                    f"the shape of {v!r} is not known", {"node": v},
+                    "declare the shapes of the inputs that it is computed from",
+                ))
 
     # ---- leaves
     @cached_property
