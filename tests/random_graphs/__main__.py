@@ -2,6 +2,7 @@
 
     python -m tests.random_graphs compare FIRST_SEED NUMBER FOLDER    # what differs is written into FOLDER
     python -m tests.random_graphs ill-typed FIRST_SEED NUMBER FOLDER  # the same of variants with something wrong
+    python -m tests.random_graphs readers FIRST_SEED NUMBER FOLDER    # the same of files, and what minibatches contain
     python -m tests.random_graphs shrink SEED FOLDER                  # make those of a seed smaller
     python -m tests.random_graphs print SEED                          # as a script, which CNTK 2.7 runs too
 """
@@ -13,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from . import reader_programs
 from .compare import Difference
 from .generator import write
 from .ill_typed import variants
@@ -58,6 +60,14 @@ def ill_typed(seeds: Iterable[int]) -> list[Program]:
     return [v for seed in seeds for v in variants(write(seed)[0], seed) if v.roots]
 
 
+def readers(seeds: Iterable[int]) -> list[Program]:
+    """Programs that read random files."""
+    return [reader_programs.write(seed) for seed in seeds]
+
+
+COMPARED = {"compare": written, "ill-typed": ill_typed, "readers": readers}
+
+
 def report(program: Program, found: Sequence[Difference], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     notes = ["# " + f"{d.kind} {d.what}: {d.details}".replace("\n", " ") for d in found]
@@ -65,8 +75,8 @@ def report(program: Program, found: Sequence[Difference], path: Path) -> None:
 
 
 def main(verb: str, *arguments: str) -> None:
-    if verb in ("compare", "ill-typed"):
-        compare(int(arguments[0]), int(arguments[1]), Path(arguments[2]), written if verb == "compare" else ill_typed)
+    if verb in COMPARED:
+        compare(int(arguments[0]), int(arguments[1]), Path(arguments[2]), COMPARED[verb])
     elif verb == "shrink":
         shrink_seed(int(arguments[0]), Path(arguments[1]))
     else:
