@@ -8,7 +8,9 @@ import numpy as np
 
 from ..graph.axis import ALL_STATIC, Axis
 from ..graph.function import Node
+from ..graph.shape import is_known
 from ..graph.variable import Edge, Leaf, outside, value_of
+from ..primitives.pooling import windows_of
 from .table import aligned, inserted, ports, reshaped
 from .tree import Expression, Layer, Op, member, refuse
 from .walk import Body
@@ -82,6 +84,28 @@ def _crop(body: Body, node: Node) -> Expression:
     first = list(node.node_attributes.get("offset") or node.primitive.offset(node.node_inputs))[::-1]
     slices = [f"{begin}:{begin + n}" for begin, n in zip(first, referent.shape[-2:], strict=True)]
     return Op("slice", (body.value(x),), {"slices": ", ".join(["...", *slices])})
+
+
+@ports("Unpooling")
+def _unpooling(body: Body, node: Node) -> Expression:
+    """Windows as the last axis, the values at their maxima, and back."""
+    (values, source), a = node.node_inputs, node.node_attributes
+    shape, lead = source.shape, body.lead(source)
+    windows = windows_of(a, a["unpoolingWindowShape"], shape) if is_known(shape) else ()
+    if body.lead(values) != lead or not windows or not all(
+        w.stride == w.size and w.count * w.size == n for w, n in zip(windows, shape, strict=True)
+    ):
+        raise refuse(node, "unpooling of windows that overlap or leave out cells cannot be ported")
+    counts, sizes = [w.count for w in windows], [w.size for w in windows]
+    rank, size = len(shape), prod(sizes)
+    pairs = tuple(n for pair in zip(counts, sizes, strict=True) for n in pair)
+    order = [*range(lead), *range(lead, lead + 2 * rank, 2), *range(lead + 1, lead + 2 * rank, 2)]  # sizes last
+    split = Op("transpose", (reshaped(body.value(source), lead, pairs, node),), {"order": tuple(order)})
+    cells = reshaped(split, lead, (*counts, size), node)
+    at = _one_hot(Op("argmax", (cells,), {"axis": -1, "keepdims": False}), size, -1, _dtype(source))
+    whole = Op("multiply", (at, inserted(body.value(values), [lead + rank])))
+    back = {"order": tuple(int(i) for i in np.argsort(order))}
+    return reshaped(Op("transpose", (reshaped(whole, lead, (*counts, *sizes), node),), back), lead, shape, node)
 
 
 # ---- in the shape of something
@@ -161,8 +185,24 @@ def _logistic(body: Body, node: Node) -> Expression:
 @ports("CosDistance")
 def _cosine(body: Body, node: Node) -> Expression:
     x, y = aligned(body, node)
-    lead = body.lead(node.node_outputs[0])
-    axes = {"axis": tuple(range(lead, lead + len(node.node_inputs[0].shape))), "keepdims": False}
+    return _cosines(x, y, body.lead(node.node_outputs[0]), len(node.node_inputs[0].shape))
+
+
+@ports("CosDistanceWithNegativeSamples")
+def _cosine_of_others(body: Body, node: Node) -> Expression:
+    """With the sample at the same place of the minibatch, and with those at others, which are negative samples."""
+    x, y, first, _ = node.node_inputs
+    leaf = outside(first)
+    if body.lead(x) != 1 or body.lead(y) != 1 or not isinstance(leaf, Leaf):
+        raise refuse(node, "the cosine with other samples of sequences cannot be ported")
+    shift = int(value_of(leaf))
+    others = [Op("rolled", (body.value(y),), {"steps": -shift - k}) for k in range(node.node_outputs[0].shape[0] - 1)]
+    cosines = [_cosines(body.value(x), v, 1, len(x.shape)) for v in (body.value(y), *others)]
+    return Op("concatenate", tuple(inserted(v, [1]) for v in cosines), {"axis": 1})
+
+
+def _cosines(x: Expression, y: Expression, lead: int, rank: int) -> Expression:
+    axes = {"axis": tuple(range(lead, lead + rank)), "keepdims": False}
 
     def sums(a: Expression, b: Expression) -> Op:
         return Op("sum", (Op("multiply", (a, b)),), axes)

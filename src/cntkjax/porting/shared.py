@@ -40,6 +40,7 @@ def calls(lib: str) -> dict[str, Any]:
         "filled_like": lambda like, lead, **options: full(f"*{like}.shape[:{lead}]", lib, **options),
         "expanded": lambda x, like, shape: f"{lib}.broadcast_to({x}, ({_sizes(f'len({like})', shape)}))",
         "spread": lambda x, like, lead: f"{lib}.broadcast_to({x}, (*{like}.shape[:{lead}], *{x}.shape[{lead}:]))",
+        "rolled": f"{lib}.roll({{}}, {{steps}}, 0)",
         "first": "{}[:, 0]",
         "last": "at_step({}, {} - 1)",
         "masked": lambda x, lengths, value: f"masked({x}, {lengths}, {_number(value, lib)})",
