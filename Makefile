@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3 python python3.13 python3.12 python3.11 pytho
 	$$p -c '$(SUITABLE)' 2>/dev/null && { echo $$p; break; }; done)
 VENV := .venv/bin/python
 
-.PHONY: demo docs smoke coverage test thorough test-browser test-gpu stress random-graphs chains lint check-wheel check-jax clean
+.PHONY: demo docs smoke coverage test thorough test-browser test-ports test-gpu stress random-graphs chains lint check-wheel check-jax clean
 
 demo: .venv/demo.stamp  ## train, test, save and reload a network written for CNTK
 	$(VENV) examples/digits.py
@@ -28,6 +28,11 @@ thorough: lint  ## all tests: also of the benchmarks, and long campaigns of kill
 test-browser: .venv/test.stamp  ## `cntkjax view` and the site in Chromium, which has to be installed; a minute
 	$(VENV) -m pip install -q -e '.[browser,docs]'
 	$(VENV) -m pytest tests/viewer/test_browser.py tests/docs/test_site_browser.py
+
+test-ports: .venv/test.stamp  ## models ported to PyTorch and Keras 3, which get an environment of their own
+	$(VENV) -m venv .venv/ports
+	.venv/ports/bin/python -m pip install -q "jax[cpu]" "keras>=3.15" numpy pytest "safetensors>=0.4" torch
+	CNTKJAX_PORTS_PYTHON=.venv/ports/bin/python $(VENV) -m pytest tests/porting
 
 test-gpu: .venv/test.stamp  ## everything on the GPU against the CPU; where there is none, it says so and rehearses on the CPU
 	@! command -v nvidia-smi >/dev/null || $(VENV) -m pip install -q "jax[cuda12]"

@@ -9,13 +9,14 @@ import cntkjax as C
 from cntkjax.cli import main
 from cntkjax.porting import TARGETS, PortError, port
 
+from .packages import passed
 from .test_porting import images, operations, two_towers
-from .test_sequences import cells, losses, passed, steps, tagger, upsampled
+from .test_sequences import cells, losses, negatives, steps, tagger, upsampled
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "models"
 # What CNTK composes of operations that its API does not have, and operations in Python.
 REFUSED = {"conv_sequential": "ConvolutionSequenceShape", "sequence_ops_more": "PackedIndex", "user_function": ""}
-MODELS = [images, operations, two_towers, tagger, cells, steps, losses, upsampled]
+MODELS = [images, operations, two_towers, tagger, cells, steps, losses, upsampled, negatives]
 
 
 def source(model):

@@ -1,14 +1,13 @@
 """A ported model computes the outputs of the original, and refuses what it cannot be."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
 import cntkjax as C
 from cntkjax.cli import main
 from cntkjax.porting import PortError, port
+
+from .packages import passed, python_with
 
 
 def residual(n):
@@ -81,9 +80,10 @@ def operations():
 MODELS = [images, uneven_windows, grouped_and_dilated, two_towers, normalized_elements, double_precision, operations]
 
 
-@pytest.mark.parametrize("target", ["torch", "flax"])
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("target", ["torch", "flax", "keras"])
 def test_ported_models_pass_their_tests(target, tmp_path):
-    pytest.importorskip(target, reason=f"the ported models need the package {target}")
+    python = python_with(target)
     for make in MODELS:
         model = make()
         random = np.random.default_rng(0)
@@ -93,9 +93,7 @@ def test_ported_models_pass_their_tests(target, tmp_path):
             if constant.name in ("aggregate_mean", "aggregate_variance"):
                 constant.value = random.uniform(0.5, 1, constant.shape).astype(constant.dtype)
         port(model, target, tmp_path / make.__name__)
-    run = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
-                         capture_output=True, text=True)
-    assert f"{len(MODELS)} passed" in run.stdout, run.stdout + run.stderr
+    assert passed(tmp_path, python) == len(MODELS)
 
 
 def test_the_source_has_a_class_for_each_block(tmp_path):

@@ -132,7 +132,7 @@ def _add_port(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "CNTK API: the network, the reader and the SGD block.",
     )
     port.add_argument("file", metavar="FILE", help=f"{MODEL}; or a configuration (several are joined by +)")
-    port.add_argument("--to", metavar="TARGET", help="of a model: the library")
+    port.add_argument("--to", metavar="TARGET", help="of a model: torch, flax, keras or cntk")
     port.add_argument("-o", "--out", metavar="FOLDER", help="of a model: the package to write, a new or empty folder")
     port.add_argument("settings", nargs="*", metavar="key=value", help="of a configuration: values to replace its own")
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from . import shared
-from .source import Target, Weights, arguments
+from .source import Target, Weights, arguments, method
 from .tree import Layer
 
 _FUNCTIONS = {
@@ -22,7 +22,7 @@ def _max_pool(x: str, sizes: list[int], strides: list[int], padding: Any, **_: A
 
 
 def _avg_pool(
-    x: str, sizes: list[int], strides: list[int], padding: Any, symmetric: Any, include_padding: bool
+    x: str, sizes: list[int], strides: list[int], padding: Any, include_padding: bool, **_: Any
 ) -> str:
     return f"pool_mean({x}, {arguments(sizes, strides, padding, include_padding)})"
 
@@ -35,7 +35,7 @@ def _rnn(x: str, *states: str, name: str) -> str:
 _CALLS: dict[str, Any] = {
     **{name: f"jnp.{name}({{}})" for name in _FUNCTIONS},
     **{name: f"jnp.{name}({{}}, {{}})" for name in ("logaddexp", "minimum", "maximum")},
-    **shared.calls("jnp"),
+    **shared.calls("jnp", "jnp.{dtype}", "jnp.inf"),
     **{name: f"jnp.{name}({{}}, {{axis}}, keepdims={{keepdims}})"
        for name in ("sum", "mean", "max", "min", "prod", "argmax", "argmin")},
     **{name: f"nnx.{name}({{}})" for name in ("relu", "sigmoid", "elu")},
@@ -91,7 +91,7 @@ def _recurrent(layer: Layer) -> tuple[str, Weights]:
     if layer.kind == "RNN" and o["activation"] != "tanh":
         text += f", activation_fn=nnx.{o['activation']}"
     if layer.kind == "GRU" and np.any(np.split(w["hidden_bias"], 3)[2]):
-        raise ValueError("flax has no GRU with a bias in the product that the reset gate scales: port to torch")
+        raise layer.refuse("flax has no GRU with a bias in the product that the reset gate scales: it cannot be ported")
     weights = {"dense_i.kernel": w["input"].T, "dense_h.kernel": w["hidden"].T,
                f"{biased}.bias": w["input_bias"] + w["hidden_bias"]}
     return f"nnx.RNN(nnx.{cell}({text}, rngs=rngs), rngs=rngs)", {f"cell.{k}": v for k, v in weights.items()}
@@ -158,7 +158,8 @@ from safetensors.numpy import load_file
     base="nnx.Module",
     initializer="def __init__(self, rngs):",
     no_members=("pass",),
-    method="def __call__({}):",
+    method=method("__call__"),
+    reserved="eval iter_children iter_modules perturb set_attributes sow train",
     module="{}(rngs)",
     calls=_CALLS,
     layers={"Linear": _linear, "Conv": _conv, "ConvTranspose": _conv_transpose, "BatchNorm": _batch_norm,

@@ -13,6 +13,7 @@ from ..graph.names import parents_of
 from ..graph.variable import Edge, Leaf, outside, producer
 from ..primitives.fused import GRID_SLICE, SEQUENCE_FIRST
 from .table import PRIMITIVES
+from .tree import Library
 
 LAYERS = {"Times", "TransposeTimes", "Convolution", "BatchNormalization"}  # they become layers if they have parameters
 
@@ -20,7 +21,8 @@ LAYERS = {"Times", "TransposeTimes", "Convolution", "BatchNormalization"}  # the
 class Graph:
     """The whole model. A block is opened, unless it becomes a module or a layer, or one operation can replace it."""
 
-    def __init__(self, model: Node) -> None:
+    def __init__(self, model: Node, library: Library) -> None:
+        self.library = library
         self.parents = parents_of(model.root_function)
         self.nodes = [n for n in self.parents if n.block_composite is None]
         self.opened: set[Node] = set()

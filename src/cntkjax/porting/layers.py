@@ -55,8 +55,13 @@ def _linear(body: Body, node: Node, weight: Leaf, kept: Shape, contracted: Shape
     operand = body.value(x)
     if len(contracted) != 1:
         operand = reshaped(operand, body.lead(x), (*kept, n), node)
-    result = member(name, operand)
+    result = _of_rows(operand, body.lead(x) + len(kept), lambda rows: member(name, rows))
     return result if len(out) == 1 else reshaped(result, body.lead(x), (*kept, *out), node)
+
+
+def _of_rows(x: Expression, lead: int, call: Callable[[Expression], Expression]) -> Expression:
+    """A layer of vectors, of which there may be one without other dimensions."""
+    return call(x) if lead else Op("item", (call(inserted(x, [0])),), {"index": 0})
 
 
 # ---- windows
@@ -107,7 +112,8 @@ def _transposed_convolution(body: Body, node: Node, weight: Leaf, array: np.ndar
 
 
 def geometry(windows: Sequence[Window], lengths: Shape) -> dict[str, Any]:
-    """Sizes, strides and padding at both ends of windows; `symmetric`: what suffices at each end, None if they differ.
+    """Sizes, strides and padding at both ends of windows; `symmetric`: what suffices at each end, None if they differ;
+    `spread`: if it is what TensorFlow and Keras call "same".
 
     Cells after the last position need not be removed. With equal padding at the end another position must not appear.
     """
@@ -117,7 +123,16 @@ def geometry(windows: Sequence[Window], lengths: Shape) -> dict[str, Any]:
     return {
         "sizes": [w.size for w in windows], "strides": [w.stride for w in windows], "padding": padding,
         "symmetric": [w.before for w in windows] if same else None,
+        "spread": all(_is_spread(w, n) for w, n in zip(windows, lengths, strict=True)),
     }
+
+
+def _is_spread(w: Window, length: int) -> bool:
+    """True for as much padding as makes one position for each stride, half of it, rounded down, in front."""
+    if length < 0 and w.stride != 1:
+        return False
+    total = max((-(-length // w.stride) - 1) * w.stride + w.extent - length, 0)
+    return w.before == total // 2 and (length < 0 or w.count == -(-length // w.stride))
 
 
 def _on_samples(body: Body, x: Expression, v: Edge, call: Callable[[Expression], Expression]) -> Expression:
@@ -125,7 +140,7 @@ def _on_samples(body: Body, x: Expression, v: Edge, call: Callable[[Expression],
     if body.lead(v) == 1:
         return call(x)
     if body.lead(v) == 0:
-        return Op("item", (call(inserted(x, [0])),), {"index": 0})
+        return _of_rows(x, 0, call)
     return Op("unflatten", (call(Op("flatten", (x,))), x))
 
 

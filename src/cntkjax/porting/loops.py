@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from .walk import Body
 
 _DELAYS = ("PastValue", "FutureValue")
-_LAYERS = {("LSTM", "Tanh"): "LSTM", ("RNN", "Tanh"): "RNN", ("RNN", "Relu"): "RNN"}  # by operation and activation
+_LAYERS = {  # by operation and activation; the reset gate of CNTK's GRU comes before the product
+    ("LSTM", "Tanh"): "LSTM", ("RNN", "Tanh"): "RNN", ("RNN", "Relu"): "RNN", ("GRU", "Tanh"): "ResetFirstGRU",
+}
 
 
 def is_loop(body: Body, component: Sequence[Node]) -> bool:
@@ -39,7 +41,7 @@ def recurrence(body: Body, component: Sequence[Node]) -> None:
     used = list(_used_outside(body, component))
     cells = [b for b in blocks if is_cell(b)]
     cell = match_recurrence(component, cells[0], body.resolve, set(used)) if len(cells) == 1 else None
-    if cell is not None and (cell.form.op, cell.activation) in _LAYERS and "Ci" not in cell.parameters:
+    if cell is not None and _kind(cell) in body.graph.library.layers and "Ci" not in cell.parameters:
         body.values[cell.block.node_outputs[0]] = _layer(body, cell)
     elif cells:
         body.open(cells, outputs)
@@ -57,10 +59,15 @@ def _used_outside(body: Body, component: Sequence[Node]) -> Iterator[Edge]:
 
 
 # ---- cells
+def _kind(cell: MatchedCell) -> str:
+    return _LAYERS.get((cell.form.op, cell.activation), "")
+
+
 def _layer(body: Body, cell: MatchedCell) -> Expression:
     assert cell.x is not None and cell.states is not None
     p, block = cell.parameters, cell.block
     weights = {name: np.asarray(value_of(leaf)) for name, leaf in p.items()}
+    weights["H"] = np.concatenate([weights.pop(name) for name in cell.form.recurrent], axis=-1)
     options = {
         "inputs": weights["W"].shape[0], "outputs": weights["H"].shape[0], "activation": cell.activation.lower(),
     }
@@ -72,8 +79,7 @@ def _layer(body: Body, cell: MatchedCell) -> Expression:
         "input_bias": np.concatenate([parts["b"][i] for i in order]),
     }
     arrays["hidden_bias"] = np.zeros_like(arrays["input_bias"])
-    kind = _LAYERS[cell.form.op, cell.activation]
-    name = body.layer(block, list(p.values()), Layer(kind, options, arrays))
+    name = body.layer(block, list(p.values()), Layer(_kind(cell), options, arrays))
     delays = [node for v in cell.states.values() if (node := producer(v)) is not None]
     x = body.value(cell.x)
     states: list[Expression] = []

@@ -10,11 +10,12 @@ from ..formats.safetensors import encode
 from ..ops.functions import Function
 from .cntk import CNTK
 from .flax import FLAX
+from .keras import KERAS
 from .recording import recorded_values
 from .source import Weights, Writer
 from .torch import TORCH
 
-TARGETS: dict[str, Writer] = {"torch": TORCH, "flax": FLAX, "cntk": CNTK()}
+TARGETS: dict[str, Writer] = {"torch": TORCH, "flax": FLAX, "keras": KERAS, "cntk": CNTK()}
 
 _INIT = '''"""{title}"""
 

@@ -20,8 +20,8 @@ def _reshape(x: str, lead: int, shape: tuple[int, ...]) -> str:
     return f"{x}.reshape({', '.join(map(str, [-1] * (lead == 1) + list(shape))) or '()'})"
 
 
-def calls(lib: str) -> dict[str, Any]:
-    """The rows that are alike."""
+def calls(lib: str, dtype: str, infinity: str) -> dict[str, Any]:
+    """The rows that are alike; `dtype` is the format of a type: "jnp.{dtype}"."""
     return {
         **{name: f"({{}} {sign} {{}})" for name, sign in _INFIX.items()},
         "negative": "(-{})",
@@ -34,20 +34,19 @@ def calls(lib: str) -> dict[str, Any]:
         "to_index": "{}.astype(int)",
         "gather": lambda x, index, lead: f"{x}[{':, ' * lead}{index}]",
         "full_like": f"{lib}.full_like({{}}, {{value}})",
-        "eye_like": f"{lib}.eye(*{{}}.shape, dtype={lib}.{{dtype}})",
+        "eye_like": f"{lib}.eye(*{{}}.shape, dtype={dtype})",
         "recurrence": lambda *operands: f"recurrence({', '.join(operands)})",
-        "filled": lambda like, **options: full(f"len({like})", lib, **options),
-        "filled_like": lambda like, lead, **options: full(f"*{like}.shape[:{lead}]", lib, **options),
-        "expanded": lambda x, like, shape: f"{lib}.broadcast_to({x}, ({_sizes(f'len({like})', shape)}))",
+        **filling(lib, dtype),
+        "expanded": lambda x, like, shape: f"{lib}.broadcast_to({x}, ({_sizes(f'{like}.shape[0]', shape)}))",
         "spread": lambda x, like, lead: f"{lib}.broadcast_to({x}, (*{like}.shape[:{lead}], *{x}.shape[{lead}:]))",
         "rolled": f"{lib}.roll({{}}, {{steps}}, 0)",
         "first": "{}[:, 0]",
         "last": "at_step({}, {} - 1)",
-        "masked": lambda x, lengths, value: f"masked({x}, {lengths}, {_number(value, lib)})",
+        "masked": lambda x, lengths, value: f"masked({x}, {lengths}, {repr(float(value)).replace('inf', infinity)})",
         "step_mask": "step_mask({}, {})",
         "at_step": "at_step({}, {})",
         "at_steps": "at_steps({}, {})",
-        "all_steps": f"{lib}.full(({{0}}.shape[0],), {{0}}.shape[1])",
+        "all_steps": f"{lib}.full(({{0}}.shape[0],), {{0}}.shape[1], dtype={dtype.format(dtype='int32')})",
         "reversed": "reversed_sequences({}, {})",
         "delayed": "delayed({}, {}, {steps})",
         "ahead": "ahead({}, {}, {}, {steps})",
@@ -57,19 +56,21 @@ def calls(lib: str) -> dict[str, Any]:
     }
 
 
-def full(lead: str, lib: str, shape: tuple[int, ...], value: float, dtype: str, **options: str) -> str:
-    """A call that fills an array; `lead` is the text of its leading dimensions."""
-    more = "".join(f", {k}={v}" for k, v in options.items())
-    return f"{lib}.full(({_sizes(lead, shape)}), {value!r}, dtype={lib}.{dtype}{more})"
+def filling(lib: str, dtype: str, more: str = "") -> dict[str, Any]:
+    """The rows that fill an array with as many samples as another one; `more`: further arguments, with {like}."""
+    call = f"{lib}.full(({{sizes}}), {{value!r}}, dtype={dtype}{more})"
+
+    def filled_like(like: str, lead: int, shape: tuple[int, ...], **options: Any) -> str:
+        return call.format(sizes=_sizes(f"*{like}.shape[:{lead}]", shape), like=like, **options)
+
+    def filled(like: str, shape: tuple[int, ...], **options: Any) -> str:
+        return call.format(sizes=_sizes(f"{like}.shape[0]", shape), like=like, **options)
+
+    return {"filled": filled, "filled_like": filled_like}
 
 
 def _sizes(lead: str, shape: tuple[int, ...]) -> str:
     return ", ".join([lead, *map(str, shape)]) + ("" if shape else ",")
-
-
-def _number(value: float, lib: str) -> str:
-    text = repr(float(value))
-    return text.replace("inf", f"{lib}.inf")
 
 
 _HELPERS = {
@@ -82,7 +83,7 @@ def step_mask(x, lengths):
 def masked(x, lengths, value):
     """x [batch, time, ...] with another value after the end of each sequence."""
     mask = step_mask(x, lengths)
-    return LIB.where(mask.reshape(*mask.shape, *[1] * (x.ndim - 2)), x, value)
+    return LIB.where(LIB.reshape(mask, (*mask.shape, *[1] * (x.ndim - 2))), x, value)
 ''',
     "at_steps": '''
 def at_steps(x, steps):
@@ -103,7 +104,7 @@ def reversed_sequences(x, lengths):
     "delayed": '''
 def delayed(x, initial, steps):
     """x [batch, time, ...] so many steps ago; where a sequence does not reach that far, `initial` [batch, ...]."""
-    before = LIB.broadcast_to(initial[:, None], (len(x), min(steps, x.shape[1]), *x.shape[2:]))
+    before = LIB.broadcast_to(initial[:, None], (x.shape[0], min(steps, x.shape[1]), *x.shape[2:]))
     return LIB.concatenate([before, x[:, : max(x.shape[1] - steps, 0)]], 1)
 ''',
     "ahead": '''
@@ -111,20 +112,21 @@ def ahead(x, initial, lengths, steps):
     """x [batch, time, ...] so many steps ahead; where a sequence does not reach that far, `initial` [batch, ...]."""
     later = LIB.clip(steps_of(x) + steps, 0, x.shape[1] - 1)
     reaches = steps_of(x) + steps < lengths[:, None]
-    return LIB.where(reaches.reshape(*reaches.shape, *[1] * (x.ndim - 2)), x[:, later], initial[:, None])
+    return LIB.where(LIB.reshape(reaches, (*reaches.shape, *[1] * (x.ndim - 2))), x[:, later], initial[:, None])
 ''',
     "selected": '''
 def selected(counts):
     """The steps [batch, time] at which `counts` is not 0, and how many there are in each sequence, [batch]."""
     total = LIB.ceil(LIB.cumsum(counts, 1) - 1e-4)
-    steps = (total[:, None, :] <= steps_of(counts)[None, :, None]).sum(-1)
-    return LIB.clip(steps, 0, counts.shape[1] - 1), (steps < counts.shape[1]).sum(-1)
+    steps = LIB.sum(total[:, None, :] <= steps_of(counts)[None, :, None], -1)
+    return LIB.clip(steps, 0, counts.shape[1] - 1), LIB.sum(steps < counts.shape[1], -1)
 ''',
     "scattered": '''
 def scattered(x, steps, like):
     """x [batch, n, ...] at these steps of a sequence [batch, time, ...], zeros elsewhere."""
     places = steps[:, None, :] == steps_of(like)[None, :, None]
-    return LIB.where(places.reshape(*places.shape, *[1] * (x.ndim - 2)), x[:, None], 0).sum(2)
+    places = LIB.reshape(places, (*places.shape, *[1] * (x.ndim - 2)))
+    return LIB.sum(LIB.where(places, x[:, None], 0), 2)
 ''',
     "range_lengths": '''
 def range_lengths(lengths, begin, end):
@@ -134,7 +136,7 @@ def range_lengths(lengths, begin, end):
     "reshape_samples": '''
 def reshape_samples(x, shape, lead=2):
     """x [batch, time, ...] with samples of another shape; `lead` dimensions stay."""
-    return x.reshape(*x.shape[:lead], *shape)
+    return LIB.reshape(x, (*x.shape[:lead], *shape))
 ''',
 }
 
@@ -144,4 +146,4 @@ def helpers(lib: str) -> dict[str, str]:
     return {name: text.replace("LIB", lib) for name, text in _HELPERS.items()}
 
 
-__all__ = ["calls", "full", "helpers"]
+__all__ = ["calls", "filling", "helpers"]

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..graph.function import Node
 from ..graph.names import numbered
-from .tree import Expression, Layer, LoopSource, Module, Statement, several
+from .tree import Expression, Layer, LoopSource, Module, Signature, Statement, several
 from .walk import describe
 
 Weights = dict[str, np.ndarray]
@@ -40,15 +40,17 @@ class Writer(Protocol):
 class Target:
     """A library for which modules are written.
 
-    `header` begins the file; `class_of`, `call` and `module` are formats of a class, its method and a member that is a
-    module. `helpers`: functions that are written if calls use them. `load` ends the file, `test` is the test's body.
+    `header` begins the file; `module` is the format of a member that is a module, and `method` begins a class's method,
+    from its arguments, and whether it is that of the model. `reserved`: names of the class, which members cannot have.
+    `helpers`: functions that are written if calls use them. `load` ends the file: INPUTS in it are the text that
+    `inputs` makes of the dimensions and types of the model's arguments. `run` is the test's function.
     """
 
     header: str
     base: str
     initializer: str
     no_members: tuple[str, ...]
-    method: str
+    method: Callable[[list[str], bool], list[str]]
     module: str
     calls: Mapping[str, CallRow]
     layers: Mapping[str, LayerRow]
@@ -56,11 +58,13 @@ class Target:
     load: str
     run: str
     requirements: str
+    reserved: str
+    inputs: Callable[[list[Signature]], str] = str
     network: str = "Model"
 
     def write(self, model: Node, title: str) -> tuple[str, Weights]:
         """The file `model.py`, and the weights by their names in it. Errors: PortError."""
-        source = Source(describe(model, self.helpers), self)
+        source = Source(describe(model, self), self)
         return source.text(title), source.weights
 
 
@@ -71,6 +75,7 @@ class Source:
         self.target = target
         self.classes: dict[str, str] = {}  # the rest of a class -> its name: equal ones are written once
         self.weights: Weights = {}
+        self.load = target.load.strip().replace("INPUTS", target.inputs(module.signatures))
         self._add(module, "")
 
     def text(self, title: str) -> str:
@@ -83,7 +88,7 @@ class Source:
                 helpers.insert(0, body.strip())
                 used += body
         parts = [f'"""{title}"""\n\n{self.target.header.strip()}', *helpers, classes]
-        return "\n\n\n".join([*parts, self.target.load.strip()]) + "\n"
+        return "\n\n\n".join([*parts, self.load]) + "\n"
 
     def _add(self, module: Module, path: str) -> str:
         lines = []
@@ -96,10 +101,10 @@ class Source:
             lines.append(f"self.{name} = {constructor}")
         body = "\n\n".join(textwrap.indent("\n".join(part), "    ") for part in (
             [self.target.initializer, *(f"    {line}" for line in lines or self.target.no_members)],
-            [self.target.method.format(", ".join(["self", *module.arguments])), *self._statements(module)],
+            [*self.target.method(module.arguments, not path), *self._statements(module)],
         ))
         title = "".join(word[:1].upper() + word[1:] for word in module.title.split("_"))
-        taken = {*self.classes.values(), *(("Model", "Path", "F") if path else ())}
+        taken = {*self.classes.values(), *(("Model", "Path", "F", *self.target.helpers) if path else ())}
         return self.classes.setdefault(body, numbered(title, taken))
 
     def _statements(self, module: Module) -> Iterator[str]:
@@ -145,14 +150,22 @@ class Source:
         return row.format(*operands, **value.options) if isinstance(row, str) else row(*operands, **value.options)
 
 
+def method(name: str) -> Callable[[list[str], bool], list[str]]:
+    """What begins the method of this name that takes the arguments as they are."""
+    return lambda arguments, _: [f"def {name}({', '.join(['self', *arguments])}):"]
+
+
 def arguments(*positional: object, **named: object) -> str:
     """The text of arguments.
 
     >>> arguments(3, [2, 2], padding=1)
     '3, (2, 2), padding=1'
     """
-    texts = [repr(tuple(v) if isinstance(v, list) else v) for v in positional]
-    return ", ".join([*texts, *(f"{k}={tuple(v) if isinstance(v, list) else v!r}" for k, v in named.items())])
+    return ", ".join([*map(_literal, positional), *(f"{k}={_literal(v)}" for k, v in named.items())])
+
+
+def _literal(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(tuple(value) if isinstance(value, list) else value)
 
 
 def is_number(text: str) -> bool:
@@ -164,4 +177,4 @@ def is_number(text: str) -> bool:
     return True
 
 
-__all__ = ["Source", "Target", "Weights", "Writer", "arguments", "is_number"]
+__all__ = ["Source", "Target", "Weights", "Writer", "arguments", "is_number", "method"]

@@ -7,13 +7,18 @@ from typing import Any
 import numpy as np
 
 from . import shared
-from .source import Target, Weights, arguments, is_number
+from .source import Target, Weights, arguments, is_number, method
 from .tree import Layer
 
 _FUNCTIONS = {
     "exp", "log", "sqrt", "floor", "abs", "reciprocal", "sigmoid", "tanh", "relu", "sin", "cos", "tan", "arcsin",
     "arccos", "arctan", "sinh", "cosh", "arcsinh", "arccosh", "arctanh",
 }
+
+_MEMBERS = """
+add_module apply bfloat16 buffers children compile cpu cuda double eval extra_repr float forward half ipu modules mtia
+parameters state_dict to train training type xpu zero_grad
+"""
 
 
 # ---- calls
@@ -33,7 +38,7 @@ def _max_pool(x: str, sizes: list[int], strides: list[int], padding: Any, symmet
 
 
 def _avg_pool(
-    x: str, sizes: list[int], strides: list[int], padding: Any, symmetric: Any, include_padding: bool
+    x: str, sizes: list[int], strides: list[int], padding: Any, symmetric: Any, include_padding: bool, **_: Any
 ) -> str:
     if symmetric is not None and all(2 * p <= size for p, size in zip(symmetric, sizes, strict=True)):
         options = arguments(sizes, strides, symmetric, count_include_pad=include_padding)
@@ -64,7 +69,7 @@ def _rnn(x: str, *states: str, name: str) -> str:
 
 _CALLS: dict[str, Any] = {
     **{name: _function(name) for name in (*_FUNCTIONS, "logaddexp", "minimum", "maximum")},
-    **shared.calls("torch"),
+    **shared.calls("torch", "torch.{dtype}", "torch.inf"),
     **{ours: _reduction(name) for ours, name in (
         ("sum", "sum"), ("mean", "mean"), ("max", "amax"), ("min", "amin"), ("logsumexp", "logsumexp"))},
     "prod": _prod,
@@ -80,9 +85,7 @@ _CALLS: dict[str, Any] = {
     "concatenate": lambda *parts, axis: f"torch.cat([{', '.join(parts)}], {axis})",
     "flatten": "{}.flatten(0, 1)",
     "unflatten": "{0}.unflatten(0, {1}.shape[:2])",
-    "filled": lambda like, **options: shared.full(f"len({like})", "torch", **options, device=f"{like}.device"),
-    "filled_like": lambda like, lead, **options: shared.full(
-        f"*{like}.shape[:{lead}]", "torch", **options, device=f"{like}.device"),
+    **shared.filling("torch", "torch.{dtype}", ", device={like}.device"),
     "safe_sqrt": "torch.sqrt({}.clamp(min=0.0))",  # CNTK's root of a negative number is 0
     "safe_log": "torch.log({}.clamp(min=1.1001e-37))",  # CNTK's least logarithm is -85.1
     "to_index": "{}.long()",
@@ -215,7 +218,8 @@ from torch import nn
     base="nn.Module",
     initializer="def __init__(self):\n    super().__init__()",
     no_members=(),
-    method="def forward({}):",
+    method=method("forward"),
+    reserved=_MEMBERS,
     module="{}()",
     calls=_CALLS,
     layers={"Linear": _linear, "Conv": _conv, "ConvTranspose": _conv_transpose, "BatchNorm": _batch_norm,

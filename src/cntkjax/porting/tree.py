@@ -6,9 +6,9 @@ Arrays are laid out as [batch, time, *shape] with a sequence axis, as [batch, *s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -33,6 +33,7 @@ class Op:
 
 
 Expression: TypeAlias = Op | str  # a text is the name of a local variable
+Signature: TypeAlias = tuple[tuple[int | None, ...], str]  # dimensions, None if they are free, and the type's name
 
 
 @dataclass
@@ -63,17 +64,40 @@ class Layer:
     kind: str
     options: dict[str, Any]
     weights: dict[str, np.ndarray]
+    node: Node | None = None  # what becomes this layer
+
+    def refuse(self, reason: str) -> PortError:
+        """The error for a layer that a target does not have."""
+        return PortError(self.node, reason)
+
+
+class Library(Protocol):
+    """What the source of modules depends on.
+
+    `helpers`: functions that the source can have. `reserved`: names that members cannot have. `layers`: kinds of them.
+    """
+
+    @property
+    def helpers(self) -> Mapping[str, str]: ...
+    @property
+    def reserved(self) -> str: ...
+    @property
+    def layers(self) -> Container[str]: ...
 
 
 @dataclass
 class Module:
-    """A block: its members by name, and the assignments that compute its results from its arguments."""
+    """A block: its members by name, and the assignments that compute its results from its arguments.
+
+    `signatures`: the dimensions and types of the arguments of the model itself.
+    """
 
     title: str
     arguments: list[str] = field(default_factory=list)
     members: dict[str, Layer | Module] = field(default_factory=dict)
     body: list[Statement] = field(default_factory=list)
     results: list[Expression] = field(default_factory=list)
+    signatures: list[Signature] = field(default_factory=list)
 
 
 def member(name: str, *operands: Expression) -> Op:
@@ -91,4 +115,7 @@ def refuse(node: Node, reason: str = "") -> PortError:
     return PortError(node, reason or f"the operation {node.op_name} cannot be ported")
 
 
-__all__ = ["Op", "Expression", "Layer", "Module", "PortError", "Statement", "LoopSource", "member", "refuse", "several"]
+__all__ = [
+    "Op", "Expression", "Layer", "Library", "Module", "PortError", "Signature", "Statement", "LoopSource", "member",
+    "refuse", "several",
+]

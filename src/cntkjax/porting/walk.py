@@ -19,7 +19,7 @@ from ..graph.variable import Edge, Leaf, block_operand, outside, producer, value
 from .graph import Graph, operands
 from .loops import is_loop, recurrence
 from .table import PRIMITIVES
-from .tree import Expression, Layer, Module, Op, Statement, member, refuse
+from .tree import Expression, Layer, Library, Module, Op, Statement, member, refuse
 
 _RESERVED = {*keyword.kwlist, *dir(builtins), "self", "np", "nn", "torch", "jnp", "nnx", "jax", "keras", "ops", "F"}
 
@@ -51,25 +51,30 @@ def names_of(arguments: Sequence[Edge], taken: Iterable[str]) -> tuple[list[str]
     return names, {k: numbered(name, {*names, *taken}) for k, name in (single if len(axes) == 1 else axes).items()}
 
 
-def describe(model: Node, taken: Iterable[str] = ()) -> Module:
+def describe(model: Node, library: Library) -> Module:
     """The module of a model; its arguments are those of the model, then the lengths of their sequences.
 
-    `taken`: names of functions in the source. Along a sequence axis that the model creates, the lengths are results.
+    Along a sequence axis that the model creates, the lengths are results.
     Errors: PortError naming a node for which there is no counterpart.
     """
     module = Module("model")
-    body = Body(module, Graph(model))
-    body.locals |= set(taken)
-    names, lengths = names_of(model.arguments, taken)
+    body = Body(module, Graph(model, library))
+    names, lengths = names_of(model.arguments, library.helpers)
     body.take(model.arguments, names)
+    module.signatures = [(_dimensions(v), np.dtype(v.dtype).name) for v in model.arguments]
     for axis, name in lengths.items():
         body.axes[axis] = name
         body.locals.add(name)
         module.arguments.append(name)
+        module.signatures.append(((None,), "int32"))
     body.compute(model.outputs)
     created = dict.fromkeys(v.sequence_axis for v in model.outputs if v.sequence_axis not in (None, *lengths))
     module.results = [*map(body.value, model.outputs), *(body.lengths(axis) for axis in created if axis)]
     return module
+
+
+def _dimensions(argument: Edge) -> tuple[int | None, ...]:
+    return (*[None] * len(argument.dynamic_axes), *(d if d >= 0 else None for d in argument.shape))
 
 
 class Body:
@@ -82,7 +87,7 @@ class Body:
         self.axes: dict[Axis, Expression] = {}  # the lengths along sequence axes
         self.leaves: dict[Leaf, str] = {}
         self.layers: dict[str, str] = {}  # by the leaves and options
-        self.locals: set[str] = set()
+        self.locals: set[str] = set(graph.library.helpers)
         self.step_axis: Axis | None = None  # along which this is one step
         self.around: Body | None = None  # what gives lengths that are asked for
         self.requested: list[Axis] = []
@@ -217,7 +222,7 @@ class Body:
 
     def member_name(self, label: str, value: Layer | Module) -> str:
         """Add a member to the module; returns its name."""
-        name = numbered(identifier(label), self.module.members)
+        name = numbered(identifier(label), {*self.module.members, *self.graph.library.reserved.split()})
         self.module.members[name] = value
         return name
 
@@ -225,8 +230,10 @@ class Body:
         """Add a layer with these weights, unless the module has it already; returns its name."""
         key = f"{layer.kind} {layer.options} {[v.uid for v in leaves]}"
         if key not in self.layers:
-            label = self.graph.label(node, self.block) or node.name or layer.kind
-            self.layers[key] = self.member_name(label, layer)
+            layer.node = node
+            label = self.graph.label(node, self.block) or node.name
+            kind = layer.kind if node.block_composite is None else node.op_name
+            self.layers[key] = self.member_name(label or kind, layer)
         return self.layers[key]
 
     def bias_after(self, node: Node, shape: Shape) -> list[Leaf]:
