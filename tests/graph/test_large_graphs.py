@@ -39,13 +39,16 @@ def test_a_graph_of_thousands_of_operations_is_computed_printed_saved_and_loaded
         np.testing.assert_array_equal(g.eval({g.arguments[0]: X}), expected)
 
 
-def calls(work):
-    """The number of calls of Python functions that some work takes."""
+def calls(work, interrupted=None):
+    """The number of calls of Python functions that some work takes; Ctrl-C is pressed in call `interrupted`."""
     count = 0
 
     def profile(frame, event, argument):
         nonlocal count
         count += event == "call"
+        if count == interrupted:
+            sys.setprofile(None)
+            signal.raise_signal(signal.SIGINT)
 
     sys.setprofile(profile)
     try:
@@ -79,26 +82,11 @@ def test_an_operation_that_is_saved_takes_few_pieces_of_memory():
     assert len(buffers(record_of(chain(C.input_variable(3))))) < 4 * COUNT
 
 
-def interrupt_in_call(number):
-    """Press Ctrl-C when so many Python functions have been called from here on."""
-    remaining = number
-
-    def profile(frame, event, argument):
-        nonlocal remaining
-        remaining -= event == "call"
-        if not remaining:
-            sys.setprofile(None)
-            signal.raise_signal(signal.SIGINT)
-
-    sys.setprofile(profile)
-
-
 @pytest.mark.parametrize("number", [100, 2000])
 def test_an_evaluation_of_thousands_of_operations_can_be_interrupted_and_repeated(number):
     f = tree(C.input_variable(3, name="interrupted"))
     with pytest.raises(KeyboardInterrupt):
-        interrupt_in_call(number)
-        f.eval({f.arguments[0]: X})
+        calls(lambda: f.eval({f.arguments[0]: X}), interrupted=number)
     np.testing.assert_array_equal(f.eval({f.arguments[0]: X}), X * (COUNT // 4))
 
 

@@ -323,10 +323,8 @@ class _Encoder:
             if not isinstance(key, str):
                 kind = type(key).__name__
                 raise TypeError(f"{_text(path) or 'the dictionary'} has the key {key!r} of type {kind}, not str")
-            if type(value) in _OFTEN:
-                fields.append(_frequent_entry(key, value))
-            else:
-                fields.append(_put_entry(key, self.value(value, (path, key), depth)))
+            entry = _frequent_entry(key, value) if type(value) in _OFTEN else None
+            fields.append(entry or _put_entry(key, self.value(value, (path, key), depth)))
         return message(fields)
 
     def vector(self, items: Sequence[Any], path: _Path, depth: int) -> Body:
@@ -392,8 +390,11 @@ _OFTEN = {bool, SizeT, str}  # types of values that a model of many operations h
 
 
 @functools.lru_cache(1024, typed=True)
-def _frequent_entry(key: str, value: bool | SizeT | str) -> Body:
-    return _put_entry(key, _Encoder().value(value, (None, key), 0))
+def _frequent_entry(key: str, value: bool | SizeT | str) -> Body | None:
+    try:
+        return _put_entry(key, _Encoder().value(value, (None, key), 0))
+    except ValueError:  # the error has to name the whole path, which is not known here
+        return None
 
 
 def _number(value: int, path: _Path, low: int, end: int) -> bytes:

@@ -357,6 +357,7 @@ def _producers(equations: Iterable[JaxprEqn]) -> dict[Var, JaxprEqn]:
 
 
 def num_elements(arrays: Iterable[Var]) -> int:
+    """The number of elements of all the variables together."""
     return sum(prod(getattr(v.aval, "shape", ())) for v in arrays)
 
 
