@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Collection, Iterable
 from math import prod
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 20  # of nested graphs
 MAX_UNROLLED = 10_000  # nodes of the iterations of a loop, with those of the loops in it
+MAX_INLINED = 100_000  # nodes, with those of the functions that they call
 LARGEST = 2**26  # elements of a tensor that a node creates from a few numbers
 _RANK = 32
-_DTYPES: dict[int, type] = {
+DTYPES: dict[int, type] = {  # by onnx.TensorProto.DataType
     1: np.float32, 2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16, 6: np.int32, 7: np.int64, 9: np.bool_,
     10: np.float16, 11: np.float64, 12: np.uint32, 13: np.uint64,
 }
@@ -42,14 +44,39 @@ def parse(source: Source) -> tuple[ModelProto, str, Path | None]:
         raise FormatError(f"{name} is no ONNX model, or damaged: {error}") from error
     if not model.opset_import or not model.HasField("graph"):
         raise FormatError(f"{name} is no ONNX model, or damaged: it has no graph or names no opset")
-    return model, name, Path(source).resolve().parent if isinstance(source, str | os.PathLike) else None
+    return _inlined(model, name), name, Path(source).resolve().parent if isinstance(source, str | os.PathLike) else None
+
+
+def _inlined(model: ModelProto, name: str) -> ModelProto:
+    """The model with the nodes of its functions in the place of their calls."""
+    if not model.functions:
+        return model
+    bodies = {(f.domain, f.name): f.node for f in model.functions}
+    counts: dict[tuple[str, str], int] = {}
+
+    def count(nodes: Iterable[NodeProto], depth: int) -> int:
+        if depth > MAX_DEPTH:
+            raise FormatError(f"{name}: functions call each other deeper than {MAX_DEPTH} levels")
+        total = 0
+        for node in nodes:
+            function = node.domain, node.op_type
+            if function in bodies and function not in counts:
+                counts[function] = count(bodies[function], depth + 1)
+            inner = (n for a in node.attribute for g in (a.g, *a.graphs) for n in g.node)
+            total += counts.get(function, 1) + count(inner, depth + 1)
+        return total
+
+    if count(model.graph.node, 0) > MAX_INLINED:
+        raise FormatError(f"{name} has more than {MAX_INLINED} nodes when its functions are inlined")
+    inliner = importlib.import_module("onnx.inliner")
+    return inliner.inline_local_functions(model)  # type: ignore[no-any-return]
 
 
 def opset_of(model: ModelProto, name: str) -> int:
     """The version of the standard operations. Errors: FormatError if it is not supported."""
     versions = {entry.domain: entry.version for entry in model.opset_import}
     version = versions.get("", versions.get("ai.onnx", 0))
-    newest = 26
+    newest = 28
     if not 7 <= version <= newest:
         raise FormatError(
             f"{name} is of opset {version}; 7 to {newest} can be read",
@@ -64,11 +91,11 @@ def array_of(tensor: TensorProto, where: str, folder: Path | None) -> np.ndarray
     shape = tuple(tensor.dims)
     if len(shape) > _RANK or any(d < 0 for d in shape):
         raise FormatError(f"{where} has the shape {shape}")
-    if tensor.data_type not in _DTYPES:
+    if tensor.data_type not in DTYPES:
         kind = onnx().TensorProto.DataType
         known = tensor.data_type in kind.values()
         raise FormatError(f"{where}: elements of type {kind.Name(tensor.data_type) if known else tensor.data_type}")
-    dtype, count = np.dtype(_DTYPES[tensor.data_type]), prod(shape)
+    dtype, count = np.dtype(DTYPES[tensor.data_type]), prod(shape)
     if tensor.data_location == onnx().TensorProto.EXTERNAL:
         return _external(tensor, where, folder, dtype, count).reshape(shape)
     if tensor.HasField("raw_data"):

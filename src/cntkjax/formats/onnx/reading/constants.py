@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+from math import prod
+
 import numpy as np
 
-from .checks import check_size
+from .checks import DTYPES, check_size
 from .slices import END, ranges_of, split_sizes
 from .table import OnnxNode, folds
 
@@ -14,10 +17,9 @@ def _folded_cast(node: OnnxNode) -> np.ndarray:
     value = node.array(0)
     if node.op == "Identity" or value.dtype == object:
         return value
-    to = {1: np.float32, 2: np.uint8, 3: np.int8, 6: np.int32, 7: np.int64, 9: np.bool_, 10: np.float16, 11: np.float64}
-    if node.integer("to", 0) not in to:
+    if node.integer("to", 0) not in DTYPES:
         raise node.error(f"a cast to element type {node.integer('to', 0)} cannot be read")
-    return value.astype(to[node.integer("to", 0)])
+    return value.astype(DTYPES[node.integer("to", 0)])
 
 
 @folds("Reshape")
@@ -87,5 +89,28 @@ def _folded_product(node: OnnxNode) -> np.ndarray:
     keep = bool(node.integer("keepdims", 1))
     axes = node.axes(1)
     return np.prod(value, axis=None if axes is None else tuple(axes), keepdims=keep)
+
+
+@folds("Expand")
+def _folded_expand(node: OnnxNode) -> np.ndarray:
+    value, shape = node.array(0), np.broadcast_shapes(node.array(0).shape, tuple(node.integers(1, "the shape")))
+    check_size(prod(shape), node.where)
+    return np.broadcast_to(value, shape)
+
+
+# Operations that create no more elements than they get, and are needed for sizes, indices and masks.
+@folds(
+    "ArgMax", "ArgMin", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Ceil", "Clip", "Compress",
+    "CumSum", "Exp", "Flatten", "Floor", "GatherElements", "GatherND", "IsInf", "IsNaN", "Log", "Max", "Min", "NonZero",
+    "Pow", "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "Round", "ScatterElements", "ScatterND",
+    "Sign", "Sqrt", "Sum", "Trilu", "Unique",
+)
+def _folded_by_onnx(node: OnnxNode) -> list[np.ndarray]:
+    """The outputs that ONNX's reference implementation computes."""
+    reference = importlib.import_module("onnx.reference")
+    values = {node.proto.input[i]: node.array(i) for i in range(len(node)) if node.has(i)}
+    if any(v.dtype == object for v in values.values()):
+        raise node.error("its operands depend on the size of a free axis")
+    return [np.asarray(v) for v in reference.ReferenceEvaluator(node.proto, opsets={"": node.opset}).run(None, values)]
 
 

@@ -126,11 +126,17 @@ def _variadic(node: OnnxNode) -> Outputs:
 def _clip(node: OnnxNode) -> Outputs:
     x = node.operand()
     low, high = _bounds(node, x)
-    if low is not None and high is not None:
+    if low is not None and high is not None and not _is_empty(node):
         return node.of_kind(ops.clip(x, low, high), node.tensor(0).kind)
     clipped = x if low is None else ops.element_max(x, low)
     clipped = clipped if high is None else ops.element_min(clipped, high)
     return node.of_kind(ops.alias(x) if clipped is x else clipped, node.tensor(0).kind)
+
+
+def _is_empty(node: OnnxNode) -> bool:
+    """True if the smallest value is known to be above the largest, to which all elements are then set."""
+    limits = [node.known_array(i) if node.has(i) else None for i in (1, 2)]
+    return limits[0] is not None and limits[1] is not None and bool(limits[0] > limits[1])
 
 
 def _bounds(node: OnnxNode, x: Operand) -> list[Operand | None]:
@@ -142,6 +148,12 @@ def _bounds(node: OnnxNode, x: Operand) -> list[Operand | None]:
 
 
 # ---- activations
+@reads("Swish")
+def _swish(node: OnnxNode) -> Outputs:
+    x, alpha = node.operand(), node.number("alpha", 1.0)
+    return ops.element_times(x, ops.sigmoid(x if alpha == 1 else ops.element_times(_number(alpha, x), x)))
+
+
 @reads("LeakyRelu")
 def _leaky_relu(node: OnnxNode) -> Outputs:
     return ops.leaky_relu(node.operand(), node.number("alpha", 0.01))
@@ -220,6 +232,28 @@ def _gelu(node: OnnxNode) -> Outputs:
 def _sign(node: OnnxNode) -> Outputs:
     x = node.operand()
     return node.of_kind(ops.minus(ops.greater(x, _number(0, x)), ops.less(x, _number(0, x))))
+
+
+@reads("IsNaN")
+def _is_nan(node: OnnxNode) -> Outputs:
+    return node.of_kind(ops.not_equal(node.operand(), node.operand()), BOOL)
+
+
+@reads("IsInf")
+def _is_inf(node: OnnxNode) -> Outputs:
+    x, signs = node.operand(), [node.integer(name, 1) for name in ("detect_negative", "detect_positive")]
+    if all(signs):
+        return node.of_kind(ops.equal(ops.abs(x), _number(np.inf, x)), BOOL)
+    if not any(signs):
+        return node.of_kind(ops.zeros_like(x), BOOL)
+    return node.of_kind(ops.equal(x, _number(-np.inf if signs[0] else np.inf, x)), BOOL)
+
+
+@reads("Acosh")
+def _acosh(node: OnnxNode) -> Outputs:
+    x, one = node.operand(), _number(1, node.operand())
+    root = ops.element_times(ops.sqrt(ops.minus(x, one)), ops.sqrt(ops.plus(x, one)))
+    return ops.log(ops.plus(x, root))
 
 
 @reads("Round")

@@ -10,7 +10,7 @@ import numpy as np
 from .... import ops
 from ....graph.shape import FREE
 from ....variables import Constant
-from .checks import array_of, check_size
+from .checks import DTYPES, array_of, check_size
 from .table import OnnxNode, reads
 from .values import Dim, OnnxTensor, Operand, Outputs
 
@@ -126,27 +126,41 @@ def _pad(node: OnnxNode) -> Outputs:
             x = ops.slice(x, axis, head, -foot)
     pattern = [(max(widths[i], 0), max(widths[rank + i], 0)) for i in range(rank)]
     check_size(prod(d + sum(p) for d, p in zip(x.shape, pattern, strict=True) if d >= 0), node.where)
-    if mode == "edge":
-        return node.of_kind(_edges(x, pattern), node.tensor(0).kind)
+    if mode in ("edge", "wrap"):
+        return node.of_kind((_edges if mode == "edge" else _wrapped)(node, x, pattern), node.tensor(0).kind)
     modes = {"constant": ops.CONSTANT_PAD, "reflect": ops.REFLECT_PAD}
     if mode not in modes:
         raise node.error(f"the mode {mode!r} cannot be read")
     return node.of_kind(ops.pad(x, pattern, modes[mode], value), node.tensor(0).kind)
 
 
-def _edges(x: Operand, pattern: list[tuple[int, int]]) -> Operand:
+def _edges(node: OnnxNode, x: Operand, pattern: list[tuple[int, int]]) -> Operand:
     for axis, (head, foot) in enumerate(pattern):
         parts = [ops.slice(x, axis, 0, 1)] * head + [x] + [ops.slice(x, axis, -1, 0)] * foot
         x = ops.splice(*parts, axis=axis) if len(parts) > 1 else x
     return x
 
 
+def _wrapped(node: OnnxNode, x: Operand, pattern: list[tuple[int, int]]) -> Operand:
+    for axis, (head, foot) in enumerate(pattern):
+        if not head and not foot:
+            continue
+        if not 0 < max(head, foot) <= x.shape[axis]:
+            raise node.error(f"axis {axis} of {x.shape} cannot be wrapped by {head} and {foot} elements")
+        parts = [ops.slice(x, axis, -head, 0)] * (head > 0) + [x] + [ops.slice(x, axis, 0, foot)] * (foot > 0)
+        x = ops.splice(*parts, axis=axis)
+    return x
+
+
 @reads("EyeLike")
 def _eye(node: OnnxNode) -> Outputs:
-    x = node.operand()
-    if node.integer("k", 0):
-        raise node.error("only the main diagonal can be read")
-    return node.of_kind(ops.eye_like(x, sparse_output=False))
+    x, k, to = node.operand(), node.integer("k", 0), node.integer("dtype", 0)
+    if not k and to in (0, 1):
+        return node.of_kind(ops.eye_like(x, sparse_output=False))
+    if any(d < 0 for d in x.shape):
+        raise node.error("a diagonal of open size can be read only as the main diagonal, of float32")
+    check_size(prod(x.shape), node.where)
+    return np.eye(*x.shape, k, DTYPES.get(to, x.dtype))
 
 
 @reads("OneHot")

@@ -128,7 +128,7 @@ class GraphReader:
             where = f"{self.name}, node {proto.name or i!r} ({proto.op_type})"
             if proto.domain not in _DOMAINS:
                 raise FormatError(f"{where}: operations of the domain {proto.domain!r} are not known", UNSUPPORTED)
-            if proto.op_type not in OPERATIONS:
+            if proto.op_type not in OPERATIONS and proto.op_type not in FOLDED:
                 raise FormatError(
                     f"{where}: this operation cannot be read",
                     fix="export the model without it, or register a converter with formats.onnx.reading.table.reads",
@@ -191,6 +191,8 @@ class GraphReader:
 
     def _tensors(self, node: OnnxNode) -> list[OnnxTensor]:
         """The outputs of a node, converted by the row of its operation; the first one gets the node's name."""
+        if node.op not in OPERATIONS:
+            raise node.error("its operands have to be constants")
         conversion = OPERATIONS[node.op]
         result = []
         for i, value in enumerate(output_list(conversion.convert(node))):

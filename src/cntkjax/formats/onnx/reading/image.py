@@ -1,16 +1,13 @@
-"""Convolution, pooling and normalization: operations on [samples, channels, *spatial]."""
+"""Convolution, normalization and rearranged channels: operations on [samples, channels, *spatial]."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import prod
-from typing import Any
 
 import numpy as np
 
 from .... import ops
-from ....graph.shape import UNKNOWN_SHAPE
 from ....variables import Constant
 from .table import OnnxNode, reads
 from .values import Operand, Outputs, apply_primitive
@@ -21,20 +18,21 @@ def batched(f: Callable[[Operand], Operand], x: Operand) -> Operand:
     return ops.unpack_batch(f(ops.to_batch(x)))
 
 
-def _image(node: OnnxNode, least: int = 3) -> Operand:
+def image_operand(node: OnnxNode, least: int = 3) -> Operand:
+    """The first operand. Errors: FormatError if it has fewer axes than `least`."""
     x = node.operand()
     if len(x.shape) < least:
         raise node.error(f"an operand of shape {x.shape} has no samples, channels and space")
     return x
 
 
-def _borders(
+def borders(
     node: OnnxNode, spatial: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> tuple[list[int], list[int]]:
     """The padding before and after the elements along each axis."""
     n, auto = len(kernel), node.string("auto_pad", "NOTSET")
     if auto == "NOTSET":
-        pads = _integers(node, "pads", [0] * (2 * n))
+        pads = integers(node, "pads", [0] * (2 * n))
         return pads[:n], pads[n:]
     if auto == "VALID":
         return [0] * n, [0] * n
@@ -52,7 +50,8 @@ def _borders(
     return low, high
 
 
-def _integers(node: OnnxNode, name: str, default: Sequence[int]) -> list[int]:
+def integers(node: OnnxNode, name: str, default: Sequence[int]) -> list[int]:
+    """An attribute with as many numbers as `default`. Errors: FormatError for others, or numbers it cannot have."""
     values = node.ints(name, default)
     assert values is not None
     if len(values) != len(default) or any(abs(v) > 2**16 for v in values):
@@ -77,7 +76,7 @@ class _Window:
 
 @reads("Conv")
 def _conv(node: OnnxNode) -> Outputs:
-    x = _image(node)
+    x = image_operand(node)
     return biased(node, convolution(node, x, node.operand(1)), 2)
 
 
@@ -86,9 +85,9 @@ def convolution(node: OnnxNode, x: Operand, kernel: Operand) -> Operand:
     n = len(x.shape) - 2
     if len(kernel.shape) != n + 2:
         raise node.error(f"a kernel of shape {kernel.shape} for an operand of shape {x.shape}")
-    size = _integers(node, "kernel_shape", kernel.shape[2:])
-    strides, dilations = (_integers(node, k, [1] * n) for k in ("strides", "dilations"))
-    window = _Window(strides, dilations, *_borders(node, x.shape[2:], size, strides, dilations))
+    size = integers(node, "kernel_shape", kernel.shape[2:])
+    strides, dilations = (integers(node, k, [1] * n) for k in ("strides", "dilations"))
+    window = _Window(strides, dilations, *borders(node, x.shape[2:], size, strides, dilations))
     return batched(lambda v: _convolved(kernel, v, window, node.integer("group", 1)), x)
 
 
@@ -116,7 +115,7 @@ def for_each_channel(values: Operand, x: Operand) -> Operand:
 
 @reads("ConvTranspose")
 def _conv_transpose(node: OnnxNode) -> Outputs:
-    x, kernel = _image(node), node.operand(1)
+    x, kernel = image_operand(node), node.operand(1)
     n, groups = len(x.shape) - 2, node.integer("group", 1)
     if len(kernel.shape) != n + 2 or any(d < 0 for d in x.shape[1:]) or kernel.shape[0] != x.shape[1]:
         raise node.error(f"a kernel of shape {kernel.shape} for an operand of shape {x.shape}")
@@ -141,18 +140,18 @@ def _conv_transpose(node: OnnxNode) -> Outputs:
 def _transposed_window(node: OnnxNode, spatial: Sequence[int], kernel: Sequence[int]) -> _Window:
     """The window of a transposed convolution; its padding follows from the output's shape, or the other way round."""
     n, auto = len(spatial), node.string("auto_pad", "NOTSET")
-    size = _integers(node, "kernel_shape", kernel)
-    strides, dilations = (_integers(node, k, [1] * n) for k in ("strides", "dilations"))
-    extra = _integers(node, "output_padding", [0] * n)
+    size = integers(node, "kernel_shape", kernel)
+    strides, dilations = (integers(node, k, [1] * n) for k in ("strides", "dilations"))
+    extra = integers(node, "output_padding", [0] * n)
     extents = zip(spatial, strides, size, dilations, strict=True)
     unpadded = [(d - 1) * s + (k - 1) * dilation + 1 for d, s, k, dilation in extents]
     output: list[int] | None = None
     if node.attribute("output_shape") is not None:
-        output = _integers(node, "output_shape", [0] * n)
+        output = integers(node, "output_shape", [0] * n)
     elif auto in ("SAME_UPPER", "SAME_LOWER"):
         output = [d * s for d, s in zip(spatial, strides, strict=True)]
     if output is None:
-        pads = _integers(node, "pads", [0] * (2 * n)) if auto == "NOTSET" else [0] * (2 * n)
+        pads = integers(node, "pads", [0] * (2 * n)) if auto == "NOTSET" else [0] * (2 * n)
         low, high = pads[:n], pads[n:]
         output = [u + e - a - b for u, e, a, b in zip(unpadded, extra, low, high, strict=True)]
     else:
@@ -164,71 +163,10 @@ def _transposed_window(node: OnnxNode, spatial: Sequence[int], kernel: Sequence[
     return _Window(strides, dilations, low, high, tuple(output))
 
 
-# ---- pooling
-@reads("MaxPool", "AveragePool")
-def _pool(node: OnnxNode) -> Outputs:
-    x = _image(node)
-    output = batched(lambda v: apply_primitive("Pooling", [v], _pooling(node, x)), x)
-    return [output] * max(len(node.proto.output), 1)  # only MaxUnpool may use the indices of the maxima
-
-
-def _pooling(node: OnnxNode, x: Operand) -> dict[str, Any]:
-    n = len(x.shape) - 2
-    window = _integers(node, "kernel_shape", [1] * n)
-    strides, dilations = (_integers(node, k, [1] * n) for k in ("strides", "dilations"))
-    if any(d != 1 for d in dilations):
-        raise node.error("pooling with dilations cannot be read")
-    low, high = _borders(node, x.shape[2:], window, strides, dilations)
-    include = bool(node.integer("count_include_pad", 0)) and node.op == "AveragePool"
-    if node.integer("ceil_mode", 0):
-        more = [_ceil_padding(size, k, s, a, b) for size, k, s, a, b in
-                zip(x.shape[2:], window, strides, low, high, strict=True)]
-        if include and any(more):
-            raise node.error("means that count the padding, with sizes rounded up, cannot be read")
-        high = [b + m for b, m in zip(high, more, strict=True)]
-    return {
-        "poolingType": 0 if node.op == "MaxPool" else 1, "poolingWindowShape": tuple(window),
-        "strides": tuple(strides), "autoPadding": [False], "lowerPad": tuple(low), "upperPad": tuple(high),
-        "ceilOutDim": False, "includePad": include,
-    }
-
-
-def _ceil_padding(size: int, window: int, stride: int, low: int, high: int) -> int:
-    """The padding needed by a last window that begins within the operand and ends after it."""
-    if size < 0:
-        return stride - 1
-    left_over = (size + low + high - window) % stride
-    if not left_over:
-        return 0
-    begins = (size + low + high - window) // stride * stride + stride
-    return stride - left_over if begins < size + low else 0
-
-
-@reads("GlobalMaxPool", "GlobalAveragePool")
-def _global_pool(node: OnnxNode) -> Outputs:
-    kind = 0 if node.op == "GlobalMaxPool" else 1
-    attributes = {"poolingType": kind, "poolingWindowShape": UNKNOWN_SHAPE}
-    return batched(lambda v: apply_primitive("Pooling", [v], attributes), _image(node))
-
-
-@reads("MaxUnpool")
-def _unpool(node: OnnxNode) -> Outputs:
-    """The indices have to be those of a MaxPool: the positions of the maxima are computed again from its operand."""
-    pool = node.reader.producers.get(node.proto.input[1])
-    if pool is None or pool.op != "MaxPool":
-        raise node.error("its indices have to come from a MaxPool")
-    source = pool.operand()
-    pooling = _pooling(pool, source)
-    attributes = {"unpoolingWindowShape": pooling["poolingWindowShape"], "poolingType": 0}
-    attributes |= {k: pooling[k] for k in ("strides", "autoPadding", "lowerPad", "upperPad")}
-    operands = [ops.to_batch(node.operand()), ops.to_batch(source)]
-    return ops.unpack_batch(apply_primitive("Unpooling", operands, attributes))
-
-
 # ---- normalization
 @reads("BatchNormalization")
 def _batch_normalization(node: OnnxNode) -> Outputs:
-    x = _image(node, 2)
+    x = image_operand(node, 2)
     if node.integer("training_mode", 0):
         raise node.error("training mode cannot be read")
     dtype = np.float32 if x.dtype is np.float16 else x.dtype
@@ -256,7 +194,7 @@ def _statistics(node: OnnxNode, i: int, dtype: type | None, fixed: bool) -> Oper
 
 @reads("LRN")
 def _lrn(node: OnnxNode) -> Outputs:
-    x, size = _image(node), node.integer("size", 0)
+    x, size = image_operand(node), node.integer("size", 0)
     if not 1 <= size <= 4096 or size % 2 == 0:
         raise node.error(f"a window of {size} channels; it has to be odd")
     options = node.number("bias", 1.0), node.number("alpha", 1e-4), node.number("beta", 0.75)
@@ -284,11 +222,16 @@ def _mean_variance(node: OnnxNode) -> Outputs:
 
 @reads("LayerNormalization")
 def _layer_normalization(node: OnnxNode) -> Outputs:
+    """The scaled values; the second and third output are the means and the inverse deviations."""
     x = node.operand()
-    axis = node.axis(node.integer("axis", -1), len(x.shape))
-    output = _standardized(x, list(range(axis, len(x.shape))), node.number("epsilon", 1e-5))
-    output = ops.element_times(output, node.operand(1))
-    return ops.plus(output, node.operand(2)) if node.has(2) else output
+    axes = list(range(node.axis(node.integer("axis", -1), len(x.shape)), len(x.shape)))
+    mean = ops.reduce_mean(x, axes)
+    centered = ops.minus(x, mean)
+    variance = ops.reduce_mean(ops.square(centered), axes)
+    deviation = ops.sqrt(ops.plus(variance, Constant(node.number("epsilon", 1e-5), dtype=x.dtype)))
+    output = ops.element_times(ops.element_divide(centered, deviation), node.operand(1))
+    output = ops.plus(output, node.operand(2)) if node.has(2) else output
+    return [output, mean, ops.reciprocal(deviation)][: len(node.proto.output)]
 
 
 @reads("RMSNormalization")
@@ -302,14 +245,14 @@ def _rms(node: OnnxNode) -> Outputs:
 
 @reads("InstanceNormalization")
 def _instance_normalization(node: OnnxNode) -> Outputs:
-    x = _image(node)
+    x = image_operand(node)
     normalized = _standardized(x, list(range(2, len(x.shape))), node.number("epsilon", 1e-5))
     return _scaled(x, normalized, node.operand(1), node.operand(2))
 
 
 @reads("GroupNormalization")
 def _group_normalization(node: OnnxNode) -> Outputs:
-    x, groups = _image(node), node.integer("num_groups", 1)
+    x, groups = image_operand(node), node.integer("num_groups", 1)
     if groups < 1 or any(d < 0 for d in x.shape[1:]) or x.shape[1] % groups:
         raise node.error(f"{groups} groups of an operand of shape {x.shape}")
     grouped = ops.reshape(x, (groups, x.shape[1] // groups, *x.shape[2:]), begin_axis=1)
@@ -354,12 +297,12 @@ def _dropout(node: OnnxNode) -> Outputs:
 @reads("ImageScaler")
 def _image_scaler(node: OnnxNode) -> Outputs:
     bias = node.attribute("bias", [])
-    return batched(lambda v: ops.image_scaler(v, node.number("scale", 1.0), list(bias)), _image(node, 4))
+    return batched(lambda v: ops.image_scaler(v, node.number("scale", 1.0), list(bias)), image_operand(node, 4))
 
 
 @reads("DepthToSpace")
 def _depth_to_space(node: OnnxNode) -> Outputs:
-    x, b = _image(node, 4), node.integer("blocksize", 0)
+    x, b = image_operand(node, 4), node.integer("blocksize", 0)
     if not 1 <= b <= 1024:
         raise node.error(f"blocks of {b}")
     if node.string("mode", "DCR") == "DCR":
@@ -371,49 +314,24 @@ def _depth_to_space(node: OnnxNode) -> Outputs:
 
 @reads("SpaceToDepth")
 def _space_to_depth(node: OnnxNode) -> Outputs:
-    b = node.integer("blocksize", 0)
+    x, b = image_operand(node, 4), node.integer("blocksize", 0)
     if not 1 <= b <= 1024:
         raise node.error(f"blocks of {b}")
-    return batched(lambda v: ops.space_to_depth(v, b), _image(node, 4))
+    if node.string("mode", "DCR") == "DCR":
+        return batched(lambda v: ops.space_to_depth(v, b), x)
+    _, c, h, wide = x.shape
+    blocks = ops.reshape(x, (c, h // b, b, wide // b, b), begin_axis=1)
+    return ops.reshape(ops.transpose(blocks, (0, 1, 3, 5, 2, 4)), (c * b * b, h // b, wide // b), begin_axis=1)
 
 
 @reads("MaxRoiPool")
 def _roi_pool(node: OnnxNode) -> Outputs:
     """Regions [n, 5] of one image: the number of the image, which has to be 0, and the corners."""
-    x, rois = _image(node, 4), node.operand(1)
-    shape = _integers(node, "pooled_shape", [1, 1])
+    x, rois = image_operand(node, 4), node.operand(1)
+    shape = integers(node, "pooled_shape", [1, 1])
     if x.shape[0] != 1 or rois.shape[1:] != (5,):
         raise node.error("regions of one image can be read, not of a batch")
     corners = ops.expand_dims(ops.slice(rois, 1, 1, 0), -3)
     pooled = ops.roipooling(ops.to_batch(x), ops.to_batch(corners), ops.MAX_POOLING, shape,
                           node.number("spatial_scale", 1.0))
     return ops.squeeze(ops.slice(ops.unpack_batch(pooled), 0, 0, 1), [0])
-
-
-@reads("Upsample", "Resize")
-def _resize(node: OnnxNode) -> Outputs:
-    """Nearest neighbours with integer scales: each element is repeated."""
-    x = node.operand()
-    place = 2 if node.op == "Resize" and node.opset >= 11 else 1
-    mode = node.string("mode", "nearest")
-    if node.op == "Upsample" and node.opset < 9:
-        scales = list(node.attribute("scales", []))
-    elif node.has(place) and node.array(place).size:
-        scales = node.array(place).reshape(-1).tolist()
-    elif node.has(3):
-        sizes = node.integers(3, "sizes")
-        scales = [s / d if d > 0 else 0 for s, d in zip(sizes, x.shape, strict=True)]
-    else:
-        raise node.error("it has neither scales nor sizes")
-    if mode != "nearest" or any(s != int(s) or not 1 <= s <= 64 for s in scales) or len(scales) != len(x.shape):
-        raise node.error(f"mode {mode!r} with scales {scales}: only mode 'nearest' with integer scales can be read")
-    if prod(scales) > 2**16:
-        raise node.error(f"scales {scales}")
-    for axis, scale in enumerate(map(int, scales)):
-        if scale > 1:
-            expanded = ops.expand_dims(x, axis - len(x.shape))
-            repeated = ops.splice(*[expanded] * scale, axis=axis + 1)
-            x = ops.reshape(repeated, (-1,), axis, axis + 2)
-    return node.of_kind(x if x is not node.operand() else ops.alias(x))
-
-

@@ -24,7 +24,7 @@ def matrix_product(node: OnnxNode, a: Operand, b: Operand) -> Operand:
     while len(b.shape) > 2 and b.shape[0] == 1 and len(a.shape) >= len(b.shape):
         b = ops.squeeze(b, [0])
     if len(b.shape) == 1:
-        return ops.times(a, b, output_rank=0)
+        return ops.reduce_sum(ops.element_times(a, b), axis=-1, keepdims=False)
     if len(b.shape) == 2:
         return ops.times(a, b)
     return _batched(node, a, b)
@@ -87,14 +87,12 @@ def _gemm(node: OnnxNode) -> Outputs:
 
 @reads("Einsum")
 def _einsum(node: OnnxNode) -> Outputs:
-    """One or two operands without repeated letters, by a sum of element-wise products."""
-    terms, _, out = node.string("equation", "").replace(" ", "").partition("->")
-    inputs, xs = terms.split(","), node.operands()
+    """A sum of element-wise products of operands without repeated letters."""
+    xs = node.operands()
+    inputs, out = _terms(node, [len(x.shape) for x in xs])
+    pairs = list(zip(inputs, xs, strict=True))
     letters = list(dict.fromkeys("".join(inputs)))
-    pairs = list(zip(inputs, xs, strict=False))
-    is_supported = len(inputs) == len(xs) <= 2 and all(len(set(t)) == len(t) == len(x.shape) for t, x in pairs)
-    is_supported = is_supported and "." not in terms and len(letters) <= 12
-    if not is_supported or not set(out) <= set(letters) or len(set(out)) != len(out):
+    if any(len(set(t)) < len(t) for t in (*inputs, out)) or not set(out) <= set(letters) or len(letters) > 12:
         raise node.error(f"the sum {node.string('equation', '')!r} cannot be read")
     order = [*out, *(c for c in letters if c not in out)]
     sizes = {c: d for t, x in pairs for c, d in zip(t, x.shape, strict=True)}
@@ -111,4 +109,24 @@ def _einsum(node: OnnxNode) -> Outputs:
         factors.append(x)
     product = reduce(ops.element_times, factors)
     summed_axes = list(range(len(out), len(order)))
-    return ops.reduce_sum(product, axis=summed_axes, keepdims=False) if summed_axes else product
+    return ops.reduce_sum(product, axis=summed_axes, keepdims=False) if summed_axes else ops.alias(product)
+
+
+def _terms(node: OnnxNode, ranks: list[int]) -> tuple[list[str], str]:
+    """The letters of each operand and of the output: digits stand for the axes of an ellipsis, the last one is 0.
+
+    Without an arrow, the output has the letters that occur once, in alphabetical order.
+    """
+    terms, arrow, out = node.string("equation", "").replace(" ", "").partition("->")
+    inputs = terms.split(",")
+    if len(inputs) != len(ranks):
+        raise node.error(f"{len(ranks)} operands for the sum {terms!r}")
+    extra = [rank - len(t.replace("...", "")) for t, rank in zip(inputs, ranks, strict=True)]
+    if any(n < 0 or (n and "..." not in t) or n > 9 for t, n in zip(inputs, extra, strict=True)):
+        raise node.error(f"operands of ranks {ranks} for the sum {terms!r}")
+    if not arrow:
+        once = sorted(c for c in set(terms) - set(",.") if terms.count(c) == 1)
+        out = "..." * ("..." in terms) + "".join(once)
+    digits = "9876543210"
+    inputs = [t.replace("...", digits[len(digits) - n :]) for t, n in zip(inputs, extra, strict=True)]
+    return inputs, out.replace("...", digits[len(digits) - max(extra) :])

@@ -42,9 +42,11 @@ def _reduce(node: OnnxNode) -> Outputs:
 def _position(node: OnnxNode) -> Outputs:
     x = node.operand()
     axis = node.axis(node.integer("axis", 0), len(x.shape))
-    if node.integer("select_last_index", 0):
-        raise node.error("the last one of equal elements cannot be selected")
-    index = (ops.argmax if node.op == "ArgMax" else ops.argmin)(x, axis)
+    is_last, size = node.integer("select_last_index", 0), x.shape[axis]
+    if is_last and size < 0:
+        raise node.error("the last one of equal elements along an open axis cannot be selected")
+    index = (ops.argmax if node.op == "ArgMax" else ops.argmin)(ops.slice(x, axis, 0, 0, -1) if is_last else x, axis)
+    index = ops.minus(Constant(size - 1, dtype=x.dtype), index) if is_last else index
     return node.of_kind(index if node.integer("keepdims", 1) else ops.squeeze(index, [axis]), INT)
 
 

@@ -133,20 +133,3 @@ def _gather(node: OnnxNode) -> Outputs:
     after = range(index_rank + axis, index_rank + rank - 1)
     permutation = [*range(index_rank, index_rank + axis), *range(index_rank), *after]
     return node.of_kind(ops.transpose(gathered, permutation) if len(permutation) > 1 else gathered, x.kind)
-
-
-@reads("GatherND")
-def _gather_nd(node: OnnxNode) -> Outputs:
-    """Slices by a single index, from all samples or within each sample of the leading axis."""
-    x, indices = node.operand(0), node.operand(1)
-    batch = node.integer("batch_dims", 0)
-    if indices.shape[-1:] != (1,) or batch not in (0, 1):
-        raise node.error("only gathers by one index each, of all samples or within each of one axis, can be read")
-    index = ops.squeeze(indices, [len(indices.shape) - 1])
-    if index.dtype is not x.dtype:
-        index = ops.cast(index, x.dtype)
-    if batch == 0:
-        return node.of_kind(ops.gather(x, index), node.tensor(0).kind)
-    return node.of_kind(ops.unpack_batch(ops.gather(ops.to_batch(x), ops.to_batch(index))), node.tensor(0).kind)
-
-
