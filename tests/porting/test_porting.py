@@ -77,7 +77,39 @@ def operations():
     ])
 
 
-MODELS = [images, uneven_windows, grouped_and_dilated, two_towers, normalized_elements, double_precision, operations]
+def indices_and_borders():
+    x, image, places = C.input_variable((2, 3)), C.input_variable((2, 4, 5)), C.constant([[1, 0], [1, 1]])
+    best = C.top_k(x, 2)
+    return C.combine([
+        C.one_hot(C.argmax(x, 1), 3), C.hardmax(x), C.hardmax(C.reshape(x, (6,))), C.gather(x, places),
+        C.gather(C.parameter((3, 2), init=C.glorot_uniform()), C.argmax(x, 1)), *best.outputs,
+        *(C.pad(image, [(0, 0), (1, 2), (2, 1)], mode) for mode in (C.CONSTANT_PAD, C.REFLECT_PAD, C.SYMMETRIC_PAD)),
+        C.crop_manual(image, C.slice(image, (1, 2), (0, 0), (2, 3)), 1, 1), x + C.zeros_like(x), C.ones_like(image),
+    ])
+
+
+def products_with_transposes():
+    x, y = C.input_variable((2, 4)), C.input_variable((3, 4))
+    weights = C.parameter((3, 4), init=C.glorot_uniform())
+    return C.combine([
+        C.times_transpose(x, weights), C.times_transpose(x, y), C.times_transpose(C.slice(x, 0, 0, 1), y),
+        C.eye_like(C.constant(np.ones((3, 4), np.float32)), sparse_output=False),
+    ])
+
+
+def criteria():
+    x, label = C.input_variable(4), C.input_variable(4, name="label")
+    probability = C.sigmoid(x)
+    return C.combine([
+        C.classification_error(x, label), C.binary_cross_entropy(probability, C.hardmax(label)),
+        C.cosine_distance(x, label), C.squared_error(x, label),
+    ])
+
+
+MODELS = [
+    images, uneven_windows, grouped_and_dilated, two_towers, normalized_elements, double_precision, operations,
+    indices_and_borders, products_with_transposes, criteria,
+]
 
 
 @pytest.mark.timeout(600)

@@ -69,7 +69,7 @@ def _inlined(model: ModelProto, name: str) -> ModelProto:
     if count(model.graph.node, 0) > MAX_INLINED:
         raise FormatError(f"{name} has more than {MAX_INLINED} nodes when its functions are inlined")
     inliner = importlib.import_module("onnx.inliner")
-    return inliner.inline_local_functions(model)  # type: ignore[no-any-return]
+    return inliner.inline_local_functions(model)
 
 
 def opset_of(model: ModelProto, name: str) -> int:

@@ -157,10 +157,11 @@ def _eye(node: OnnxNode) -> Outputs:
     x, k, to = node.operand(), node.integer("k", 0), node.integer("dtype", 0)
     if not k and to in (0, 1):
         return node.of_kind(ops.eye_like(x, sparse_output=False))
-    if any(d < 0 for d in x.shape):
+    if len(x.shape) != 2 or any(d < 0 for d in x.shape):
         raise node.error("a diagonal of open size can be read only as the main diagonal, of float32")
     check_size(prod(x.shape), node.where)
-    return np.eye(*x.shape, k, DTYPES.get(to, x.dtype))
+    rows, columns = x.shape
+    return np.eye(rows, columns, k, dtype=DTYPES.get(to, x.dtype))
 
 
 @reads("OneHot")

@@ -17,15 +17,15 @@ _DTYPES = {1: np.float32, 11: np.float64}
 def _random(node: OnnxNode) -> Outputs:
     is_uniform, is_like = "Uniform" in node.op, node.op.endswith("Like")
     names, defaults = (("low", "high") if is_uniform else ("mean", "scale")), (0.0, 1.0)
-    numbers = [node.number(name, default) for name, default in zip(names, defaults, strict=True)]
+    first, second = (node.number(name, default) for name, default in zip(names, defaults, strict=True))
     of_type = node.attribute("dtype", None)
     if of_type is not None and of_type not in _DTYPES:
         raise node.error(f"random numbers of element type {of_type} cannot be read")
     if is_like:
         like = node.operand()
-        value: Operand = (uniform_like if is_uniform else normal_like)(like, *numbers)
+        value: Operand = (uniform_like if is_uniform else normal_like)(like, first, second)
         dtype = _DTYPES.get(of_type, like.dtype)
         return value if dtype is like.dtype else ops.cast(value, dtype)
     shape = node.ints("shape", ()) or []
     check_size(int(np.prod(shape, dtype=object)), node.where)
-    return (uniform if is_uniform else normal)(tuple(shape), _DTYPES.get(of_type, np.float32), *numbers)
+    return (uniform if is_uniform else normal)(tuple(shape), _DTYPES.get(of_type, np.float32), first, second)

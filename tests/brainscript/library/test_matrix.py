@@ -1,0 +1,85 @@
+"""Products, convolutions and pooling of the library: the values of the same operations of the Python API."""
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+from tests.brainscript.language.descriptions import build
+
+R = np.random.default_rng(5)
+COLUMN, OTHER = R.normal(size=(2, 6)).astype(np.float32), R.normal(size=(2, 4)).astype(np.float32)
+IMAGE, SMALL = R.normal(size=(2, 3, 6, 4)).astype(np.float32), R.normal(size=(2, 3, 3, 2)).astype(np.float32)
+REGIONS = np.tile(np.float32([[0, 0, 3, 5], [1, 2, 2, 4]]), (2, 1, 1))
+NETWORK = """
+    column = Input {6} ; other = Input {4} ; image = Input {(4 : 6 : 3)} ; small = Input {(2 : 3 : 3)}
+    regions = Input {(4 : 2)}
+    W = ParameterTensor {(5 : 6)} ; E = ParameterTensor {(5 : 3)} ; b = ParameterTensor {6} ; K = ParameterTensor {(2 : 3 : 3 : 2)}
+    product = W * column ; transposed = TransposeTimes (ParameterTensor {(6 : 5), init='fixedValue', initValue=0.5}, column)
+    scalar = Times (b, column, outputRank=0) ; dot = TransposeTimes (b, column)
+    words = LookupTable (E, column) ; word = LookupTable (W, column)
+    pairs = KhatriRaoProduct (column, other)
+    flat = ParameterTensor {(5 : 18)} * small
+    conv = Convolution (K, image, (2 : 3 : 3), mapDims=2, autoPadding=false, lowerPad=(1 : 0 : 0), upperPad=(1 : 2 : 0))
+    largest = Pooling (image, 'max', (2 : 3), stride=(2 : 2), autoPadding=false, lowerPad=(0 : 1), upperPad=(0 : 2))
+    means = AveragePooling (image, 2, 3, 2, 1) ; maxima = MaxPooling (image, 2, 3, 2, 1)
+    back = MaxUnpoolingLayer {(2 : 2), stride=2} (small, image)
+    roi = ROIPoolingLayer {(2 : 2), spatialScale=1} (image, regions)
+    response = LocalResponseNormalization (image, 1, 1, 0.5, 0.75)
+    manual = CropManual (image, small, 2, 1)
+    whole = MaxPoolingLayer {(3 : 3)} (image) ; automatic = CropAutomatic (image, whole)
+    given = CropAutomaticGivenAncestors (image, whole, image, image)
+    dropped = Dropout (column)
+    outputNodes = (product : transposed : scalar : dot : words : word : pairs : flat : conv : largest : means : maxima : back : roi
+                   : response : manual : automatic : given : dropped)
+"""
+DATA = {"column": COLUMN, "other": OTHER, "image": IMAGE, "small": SMALL, "regions": REGIONS}
+
+
+def padded(image, rows, columns, value):
+    return np.pad(image, ((0, 0), (0, 0), rows, columns), constant_values=value)
+
+
+def by_python(network):
+    """The expected values, [samples, *shape]."""
+    w, e, b, k = (network.nodes[name].value for name in "WEbK")
+    x = C.input_variable(IMAGE.shape[1:])
+    margins = C.input_variable((3, 8, 6))
+
+    def evaluated(f, **more):
+        return f.eval({v: more.get(v.name, IMAGE) for v in f.arguments})
+
+    pool = {"auto_padding": [False] * 3}
+    wide = C.input_variable((3, 9, 4))
+    blocks = IMAGE.reshape(2, 3, 3, 2, 2, 2)
+    is_largest = blocks == blocks.max((3, 5), keepdims=True)
+    return {
+        "product": COLUMN @ w, "transposed": np.tile(COLUMN.sum(1, keepdims=True) / 2, 5),
+        "scalar": COLUMN @ b, "dot": COLUMN @ b,
+        "words": np.concatenate([COLUMN[:, :3] @ e, COLUMN[:, 3:] @ e], 1), "word": COLUMN @ w,
+        "pairs": (OTHER[:, :, None] * COLUMN[:, None]).reshape(2, 24),
+        "conv": C.convolution(k, margins, auto_padding=[False] * 3).eval({margins: padded(IMAGE, (0, 2), (1, 1), 0)}),
+        "largest": C.pooling(wide, C.MAX_POOLING, (1, 3, 2), (1, 2, 2), **pool).eval(
+            {wide: padded(IMAGE, (1, 2), (0, 0), -9)}),
+        "means": evaluated(C.pooling(x, C.AVG_POOLING, (1, 3, 2), (1, 1, 2), **pool)),
+        "maxima": evaluated(C.pooling(x, C.MAX_POOLING, (1, 3, 2), (1, 1, 2), **pool)),
+        "back": (SMALL[:, :, :, None, :, None] * is_largest).reshape(IMAGE.shape),
+        "response": evaluated(C.local_response_normalization(x, 1, 1, 0.5, 0.75)),
+        "manual": IMAGE[:, :, 2:5, 1:3], "automatic": IMAGE[:, :, 1:5, 1:3], "given": IMAGE[:, :, 1:5, 1:3],
+        "dropped": COLUMN,
+    }
+
+
+def test_operations_compute_what_those_of_the_python_api_compute():
+    network = build(NETWORK)
+    f = C.combine([network.nodes[name].owner for name in network.roles["output"]])
+    values = f.eval({network.nodes[name]: DATA[name] for name in DATA})
+    expected = by_python(network)
+    for name in network.roles["output"]:
+        actual = values[network.nodes[name]]
+        if name in expected:
+            np.testing.assert_allclose(actual, expected[name].reshape(actual.shape), rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_weights_of_a_convolution_need_their_dimensions():
+    with pytest.raises(ValueError, match="both dimensions"):
+        build("x = Input {(4 : 4 : 1)} ; W = ParameterTensor {(0 : 4)} ; c = Convolution (W, x, (2 : 2 : 1), mapDims=2)")
