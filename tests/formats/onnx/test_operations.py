@@ -79,6 +79,27 @@ def test_runs_with_the_same_values_and_reads_back(case: Case, tmp_path: Path) ->
             close(actual, reference)
 
 
+DISTRIBUTIONS = {  # numbers, mean and standard deviation
+    "uniform": ((-1.0, 3.0), 1, 4 / 12**0.5), "normal": ((2.0, 0.5), 2, 0.5), "bernoulli": ((0.3,), 0.3, 0.21**0.5),
+    "gumbel": ((1.0, 2.0), 1 + 2 * np.euler_gamma, 2 * np.pi / 6**0.5),
+}
+
+
+def test_random_numbers_keep_their_distribution(tmp_path: Path) -> None:
+    x, path = C.input_variable((50, 60), name="x"), tmp_path / "f.onnx"
+    draws = [draw for kind, (numbers, _, _) in DISTRIBUTIONS.items() for draw in (
+        getattr(C.random, kind)((50, 60), np.float32, *numbers), getattr(C.random, f"{kind}_like")(x, *numbers))]
+    C.combine(draws).save(path, format=C.ModelFormat.ONNX, opset=13)
+    feed = np.zeros((2, 50, 60), np.float32)
+    again = C.Function.load(path, format=C.ModelFormat.ONNX)
+    values = again.eval({again.arguments[0]: feed})
+    for drawn in runtime.InferenceSession(str(path)).run(None, {"x": feed}), [values[o] for o in again.outputs]:
+        for i, (_, mean, deviation) in enumerate(DISTRIBUTIONS.values()):
+            for numbers in drawn[2 * i : 2 * i + 2]:
+                assert numbers.shape[-2:] == (50, 60)
+                np.testing.assert_allclose([numbers.mean(), numbers.std()], [mean, deviation], atol=0.15)
+
+
 def part(value: np.ndarray, output: Any, i: int) -> np.ndarray:
     """Sample or sequence i, as a batch of one."""
     if output.sequence_axis is not None:
