@@ -13,8 +13,9 @@ REGIONS = np.tile(np.float32([[0, 0, 3, 5], [1, 2, 2, 4]]), (2, 1, 1))
 NETWORK = """
     column = Input {6} ; other = Input {4} ; image = Input {(4 : 6 : 3)} ; small = Input {(2 : 3 : 3)}
     regions = Input {(4 : 2)}
-    W = ParameterTensor {(5 : 6)} ; E = ParameterTensor {(5 : 3)} ; b = ParameterTensor {6} ; K = ParameterTensor {(2 : 3 : 3 : 2)}
-    product = W * column ; transposed = TransposeTimes (ParameterTensor {(6 : 5), init='fixedValue', initValue=0.5}, column)
+    W = ParameterTensor {(5 : 6)} ; E = ParameterTensor {(5 : 3)} ; b = ParameterTensor {6}
+    K = ParameterTensor {(2 : 3 : 3 : 2)} ; H = ParameterTensor {(6 : 5), init='fixedValue', initValue=0.5}
+    product = W * column ; transposed = TransposeTimes (H, column)
     scalar = Times (b, column, outputRank=0) ; dot = TransposeTimes (b, column)
     words = LookupTable (E, column) ; word = LookupTable (W, column)
     pairs = KhatriRaoProduct (column, other)
@@ -29,8 +30,8 @@ NETWORK = """
     whole = MaxPoolingLayer {(3 : 3)} (image) ; automatic = CropAutomatic (image, whole)
     given = CropAutomaticGivenAncestors (image, whole, image, image)
     dropped = Dropout (column)
-    outputNodes = (product : transposed : scalar : dot : words : word : pairs : flat : conv : largest : means : maxima : back : roi
-                   : response : manual : automatic : given : dropped)
+    outputNodes = (product : transposed : scalar : dot : words : word : pairs : flat : conv : largest : means : maxima
+                   : back : roi : response : manual : automatic : given : dropped)
 """
 DATA = {"column": COLUMN, "other": OTHER, "image": IMAGE, "small": SMALL, "regions": REGIONS}
 
@@ -82,4 +83,4 @@ def test_operations_compute_what_those_of_the_python_api_compute():
 
 def test_weights_of_a_convolution_need_their_dimensions():
     with pytest.raises(ValueError, match="both dimensions"):
-        build("x = Input {(4 : 4 : 1)} ; W = ParameterTensor {(0 : 4)} ; c = Convolution (W, x, (2 : 2 : 1), mapDims=2)")
+        build("x = Input {(4 : 4 : 1)} ; W = ParameterTensor {(0 : 4)} ; c = Convolution (W, x, (2 : 2 : 1))")

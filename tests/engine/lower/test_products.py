@@ -63,7 +63,7 @@ def results(out, feed):
     total = C.reduce_sum(C.sin(out), C.Axis.all_axes())
     wrt = [v for v in feed if v in total.arguments] + list(total.parameters)
     feeds = {v: feed[v] for v in wrt if v in feed}
-    values, gradients = out.eval(feeds), total.grad(feeds, wrt=wrt)
+    gradients, values = total.grad(feeds, wrt=wrt, outputs=[out.output])
     return [*values, *(a for v in wrt for a in (gradients[v] if v in feed else [gradients[v]]))]
 
 

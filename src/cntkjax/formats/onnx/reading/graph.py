@@ -22,7 +22,7 @@ from ....variables import Constant, Parameter
 from ...dictionary import FormatError
 from .._onnx import ELEMENT, FLOATING, onnx
 from .checks import MAX_DEPTH, MAX_UNROLLED, array_of, check_size, checked_nodes
-from .table import FOLDED, OPERATIONS, UNSUPPORTED, Fold, OnnxNode
+from .table import FOLDED, NEEDS_SIZES, OPERATIONS, UNSUPPORTED, Fold, OnnxNode
 from .values import BOOL, FLOAT, INT, OnnxTensor, Operand, array_list, kind_of, output_list, output_of, plain
 
 if TYPE_CHECKING:
@@ -162,7 +162,8 @@ class GraphReader:
 
     def _convert(self, node: OnnxNode) -> list[OnnxTensor]:
         operands = [node.tensor(i) for i in range(len(node)) if node.has(i)]
-        fold = FOLDED.get(node.op)
+        is_open = node.op in NEEDS_SIZES and any(t.has_open_sizes for t in operands)
+        fold = None if is_open else FOLDED.get(node.op)
         if fold is not None and operands and all(t.is_known for t in operands):
             if all(t.kind != FLOAT for t in operands):
                 return [self.constant(plain(a), node.name) for a in array_list(fold(node))]

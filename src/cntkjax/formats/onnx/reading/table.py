@@ -39,6 +39,7 @@ class ReadingRule:
 
 OPERATIONS: dict[str, ReadingRule] = {}
 FOLDED: dict[str, Fold] = {}
+NEEDS_SIZES: set[str] = set()  # operations that are not folded if sizes of free axes are among the elements
 
 
 def reads(*ops: str, same_elements: bool = False) -> Callable[[Converter], Converter]:
@@ -54,11 +55,15 @@ def reads(*ops: str, same_elements: bool = False) -> Callable[[Converter], Conve
     return register
 
 
-def folds(*ops: str) -> Callable[[Fold], Fold]:
-    """Decorator: register a function of the node that computes operations on known arrays; it returns one or a list."""
+def folds(*ops: str, needs_sizes: bool = False) -> Callable[[Fold], Fold]:
+    """Decorator: register a function of the node that computes operations on known arrays; it returns one or a list.
+
+    `needs_sizes`: it cannot compute with the sizes of free axes.
+    """
 
     def register(compute: Fold) -> Fold:
         FOLDED.update(dict.fromkeys(ops, compute))
+        NEEDS_SIZES.update(ops if needs_sizes else ())
         return compute
 
     return register

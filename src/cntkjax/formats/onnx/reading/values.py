@@ -81,6 +81,11 @@ class OnnxTensor:
         return self._array is not None or self._make_array is not None
 
     @property
+    def has_open_sizes(self) -> bool:
+        """True if sizes of free axes are among the elements."""
+        return self._array is not None and self._array.dtype == object
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """The shape; -3 for free axes."""
         if self._variable is None and self._array is not None:
