@@ -86,7 +86,7 @@ def test_a_single_array_is_stored_unchanged_and_none_as_zero():
 
 
 def test_the_state_of_another_kind_of_learner_is_rejected():
-    with pytest.raises(ValueError, match=r"'W' needs 2 arrays of shape \(2, 3\), but the checkpoint has \(2, 3\)"):
+    with pytest.raises(RuntimeError, match=r"'W' needs 2 arrays of shape \(2, 3\), but the checkpoint has \(2, 3\)"):
         unpack_state(np.ones((2, 3)), 2, (2, 3), "parameter 'W'")
     with pytest.raises(ValueError, match="another kind of learner"):
         unpack_state(np.ones((2, 3)), 0, (2, 3), "parameter 'W'")

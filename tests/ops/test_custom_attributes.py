@@ -20,7 +20,7 @@ def test_files_and_clones_keep_custom_attributes(tmp_path):
         assert loaded == {k: v for k, v in attributes.items() if k != "n"} | {"later": 3}
         assert copy.eval([[1, -1]]).tolist() == [[2, 1]]
         loaded["a"] = 5
-    assert f.custom_attributes["a"] == 1 and "customAttributes" not in f.root_function.attributes
+    assert f.custom_attributes["a"] == 1
 
 
 def test_custom_attributes_are_a_dictionary_that_can_be_reset():
@@ -31,3 +31,13 @@ def test_custom_attributes_are_a_dictionary_that_can_be_reset():
     f.custom_attributes = {"a": 1}
     f.reset_custom_attributes()
     assert f.custom_attributes == {}
+
+
+def test_attributes_of_an_operation_include_custom_ones_and_composites_have_none():
+    f = C.dropout(C.input_variable(2), 0.5, seed=3)
+    assert f.attributes == {}
+    assert f.root_function.attributes == {"dropoutRate": 0.5, "rngSeed": 3, "rngOffset": 0}
+    f.custom_attributes = {"a": 1}
+    assert f.root_function.attributes["customAttributes"] == {"a": 1} and f.attributes == {}
+    f.reset_custom_attributes()
+    assert f.root_function.attributes["customAttributes"] == {}

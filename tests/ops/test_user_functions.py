@@ -125,7 +125,9 @@ def test_forward_may_modify_its_argument():
     assert data.tolist() == [[1, 2]]
 
 
-@pytest.mark.parametrize("outputs", [lambda x: C.output_variable(x.shape, x.dtype, x.dynamic_axes), lambda x: [3]])
+@pytest.mark.parametrize(
+    "outputs", [lambda x: C.output_variable(x.shape, x.dtype, x.dynamic_axes), lambda x: [3], lambda x: []]
+)
 def test_infer_outputs_must_return_a_list_of_variables(outputs):
     class Wrong(Scaled):
         def infer_outputs(self):

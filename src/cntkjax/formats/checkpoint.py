@@ -24,7 +24,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from .._typing import DTypeLike
-from ..graph.errors import explain
+from ..graph.errors import ShapeError, explain
 from ..graph.function import Node
 from . import files
 from .dictionary import FormatError, SizeT, buffers, decode
@@ -278,10 +278,10 @@ def pack_state(arrays: Sequence[np.ndarray], dtype: DTypeLike) -> np.ndarray:
 def unpack_state(stored: np.ndarray, count: int, shape: tuple[int, ...], where: str) -> list[np.ndarray]:
     """The inverse of :func:`pack_state`: ``count`` arrays of the parameter's shape.
 
-    Errors: ValueError if ``stored`` has another size: another kind of learner wrote it.
+    Errors: ShapeError if ``stored`` has another size: another kind of learner wrote it.
     """
     if stored.size != count * math.prod(shape) and (count or stored.size != 1):
-        raise ValueError(explain(
+        raise ShapeError(explain(
             f"{where} needs {count} arrays of shape {shape}, but the checkpoint has {stored.shape}: "
             "it was written by another kind of learner, or for another parameter",
             fix="restore with the kind of learner and the model that wrote the checkpoint",

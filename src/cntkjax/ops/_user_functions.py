@@ -182,7 +182,7 @@ class _Node(Function):
             outputs = self.user.infer_outputs()
         except Exception as error:
             raise self._failure("infer_outputs", error) from error
-        if not isinstance(outputs, (list, tuple)) or not all(isinstance(v, Edge) for v in outputs):
+        if not isinstance(outputs, (list, tuple)) or not outputs or not all(isinstance(v, Edge) for v in outputs):
             raise RuntimeError(explain(
                 f"{self._who}: infer_outputs returned {outputs!r}",
                 fix="return a list of variables created with output_variable, even if there is only one",

@@ -157,8 +157,8 @@ class Function(Computing, VariableMixin, TensorOpsMixin, Node):
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """Attributes of the operation, in the form in which CNTK presents them."""
-        return shown({k: v for k, v in self.node_attributes.items() if k != CUSTOM})
+        """Attributes of the operation, in the form in which CNTK presents them; those of a composite are of its root."""
+        return {} if self.is_composite else shown(self.node_attributes)
 
     @property
     def custom_attributes(self) -> dict[str, Any]:
@@ -176,7 +176,7 @@ class Function(Computing, VariableMixin, TensorOpsMixin, Node):
 
     def reset_custom_attributes(self) -> None:
         """Remove all custom attributes."""
-        self.root_function.node_attributes.pop(CUSTOM, None)
+        self.root_function.node_attributes[CUSTOM] = {}
 
     @property
     def block_root(self) -> Function:
