@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cntkjax import learners as L
+from cntkjax.io import FULL_DATA_SWEEP
 
 schedule = L.learning_parameter_schedule
 
@@ -49,6 +50,11 @@ def test_schedules_are_returned_unchanged():
     s = L.momentum_schedule(0.3)
     assert schedule(s, minibatch_size=3, epoch_size=3) is s
     assert L.momentum_as_time_constant_schedule(s) is s
+
+
+def test_the_size_that_readers_call_a_sweep_is_a_sweep_in_schedules():
+    rate = schedule([1, 2], epoch_size=FULL_DATA_SWEEP)
+    assert rate.is_sweep_based() and (rate[0], rate[1]) == (1, 2)
 
 
 def test_schedules_count_samples_or_sweeps():

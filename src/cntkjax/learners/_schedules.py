@@ -17,6 +17,7 @@ from .._user_code import warn
 from ..formats.checkpoint import Rates, rates_record, read_rates
 from ..formats.containers import Dictionary
 from ..graph.arguments import public
+from ..io._streams import FULL_DATA_SWEEP as SWEEP_OF_READERS
 
 IGNORE = 0
 """As a minibatch size: a value refers to a minibatch of any size, and the learner averages gradients."""
@@ -45,8 +46,8 @@ class TrainingParameterSchedule:
     ``schedule[count]`` is the value at ``count`` samples, or sweeps if :meth:`is_sweep_based`. The last value holds for
     all later counts.
 
-    Units: ``epoch_size`` is in samples (0: one sweep over the data). ``minibatch_size`` is the number of samples that
-           the values refer to (``IGNORE``: a minibatch of any size).
+    Units: ``epoch_size`` is in samples (0 or ``cntkjax.io.FULL_DATA_SWEEP``: one sweep over the data).
+           ``minibatch_size`` is the number of samples that the values refer to (``IGNORE``: a minibatch of any size).
     Errors: ValueError for anything but a number or a list of numbers or (epochs, value) pairs, and for negative sizes;
             RuntimeError for an empty list, and for 0 epochs before the last value; TypeError for counts and sizes that
             are not whole numbers.
@@ -78,7 +79,9 @@ class TrainingParameterSchedule:
         self.entries = tuple(_entry(item, what) for item in schedule)
         if not all(epochs for epochs, _ in self.entries[:-1]):
             raise RuntimeError(f"{what}: only the last value may be for 0 epochs, for all that follow: {schedule}")
-        self.epoch_size = _size(epoch_size or FULL_DATA_SWEEP, "epoch_size")
+        if not epoch_size or epoch_size == SWEEP_OF_READERS:
+            epoch_size = FULL_DATA_SWEEP
+        self.epoch_size = _size(epoch_size, "epoch_size")
         self.minibatch_size = _size(minibatch_size or IGNORE, "minibatch_size")
         self.is_minibatch_size_explicitly_specified = minibatch_size is not None
         unit = self.epoch_size or 1
