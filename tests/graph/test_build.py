@@ -101,7 +101,7 @@ def test_blocks_show_as_one_operation_and_compute_what_they_wrap():
     f = scale(x, C.constant([2, 3]))
     block = f.root_function
     assert block.is_block and block.op_name == "Scale" and f.output.name == "s"
-    assert [inner.name for inner, _ in block.block_arguments_mapping] == ["x", ""], "as what stands for them outside"
+    assert [inner.name for inner, _ in block.block_arguments_mapping] == ["x"], "the constant went inside"
     assert block.block_root.op_name == "Plus"
     np.testing.assert_array_equal(f.eval({x: [[1, 1]]}), [[3, 4]])
     np.testing.assert_array_equal(f.clone("clone", {x: x}).eval({x: [[1, 1]]}), [[3, 4]])

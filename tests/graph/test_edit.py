@@ -114,3 +114,23 @@ def test_deep_graphs_need_no_recursion():
     assert len(f.inputs) == 3001
     g = f.clone("share")
     assert len(g.inputs) == 3001
+
+
+def test_a_block_that_is_applied_to_parameters_and_constants_contains_them():
+    x, p = C.input_variable(2, name="x"), C.parameter(2, name="p")
+    double = C.BlockFunction("Double", "double")(lambda a, b: a * C.constant(2, name="two") + b)
+
+    def bound(f):
+        return [outer.name for _, outer in f.root_function.block_arguments_mapping]
+
+    for f, outside, order in [
+        (double(x, p), ["x"], ["two", "p", "x"]),
+        (double(p, x), ["x"], ["p", "two", "x"]),
+        (double(C.constant(1, name="k"), p), [], ["k", "two", "p"]),
+        (C.layers.Dense(2)(p), [], ["W", "p", "b"]),
+        (C.squared_error(x, p).clone("share"), ["x", "p"], ["x", "p"]),
+    ]:
+        assert bound(f) == outside
+        assert [v.name for v in f.inputs] == [v.name for v in f.root_function.inputs] == order
+    assert [q.name for q in C.layers.Dense(2)(p).parameters] == ["W", "p", "b"]
+    assert C.layers.Dense(2, init=1)(C.constant([1, 2])).eval().tolist() == [3, 3]

@@ -198,3 +198,17 @@ def test_html_representation_in_notebooks(monkeypatch):
     assert text.startswith("<p><code>a&lt;b: Dense(Tensor[3])") and "<svg" in text and "<table>" in text
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert "<svg" not in model._repr_html_() and "<table>" in model._repr_html_()
+
+
+def test_operands_of_an_operation_that_is_a_block_precede_what_is_inside():
+    x, p = C.input_variable((3, 4), name="x"), C.parameter((3, 4), name="p")
+
+    def titles(f):
+        return [node.name or node.op_name for node in graph.depth_first_search(f, lambda node: True, depth=-1)]
+
+    assert titles(C.reduce_sum(p, 0)) == ["ReduceElements", "p", "MultiAxisReduce", "_static_axes_subop"]
+    assert titles(C.squared_error(p, x)) == ["SquaredError", "p", "x", "ReduceElements", "ElementTimes", "Minus"]
+    dense = C.layers.Dense(2)(p)
+    assert titles(dense) == ["Dense", "Plus", "Times", "p", "W", "b"]
+    both = C.reduce_sum(x, (0, C.Axis.default_batch_axis()))
+    assert titles(both)[2:] == ["MultiAxisReduce", "_batch_axes_subop", "_static_axes_subop"]

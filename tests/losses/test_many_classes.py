@@ -25,6 +25,12 @@ def test_noise_contrastive_estimation_with_every_class_drawn_is_exact():
     score, prior = -0.5, np.log(3)
     total = np.logaddexp(score, prior)
     np.testing.assert_allclose(value, [total - score + 3 * total - 3 * prior], rtol=1e-5)
+    named = [node.name for node in C.logging.depth_first_search(loss, lambda node: node.name != "", depth=1)]
+    assert named == [
+        "lossOnPositives", "positiveLogits", "positiveWeights", "positiveBiases", "logNoisePrior",
+        "sampledImportanceWeights", "importanceWeights", "negativeSamples", "noise", "negativeLogits",
+        "negativeWeights", "negativeBiases", "noisePriorEntropy",
+    ]
 
 
 def test_hierarchical_probabilities_sum_to_one():

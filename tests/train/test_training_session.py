@@ -184,7 +184,7 @@ def test_a_session_resumes_from_the_last_checkpoint(session, capsys):
     assert session.run(max_samples=40, checkpoint_config=config(), progress_frequency=10) == (
         "t4 S4 t4 k2 t4 t4 k3 S12 t4 t4 k4 S8 k"
     )
-    assert "model1'" in capsys.readouterr().out
+    assert "model1'" in capsys.readouterr().err
     np.testing.assert_array_equal(session.weights.value, straight)
     assert session.run(max_samples=40, checkpoint_config=config(), progress_frequency=10) == "k"
     assert session.run(max_samples=8, checkpoint_config=session.checkpoint(restore=False)) == "t4 t4 k S8"

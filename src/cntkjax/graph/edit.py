@@ -113,13 +113,21 @@ class Cloner:
         inside = Cloner(self._leaf, {
             v: self._variable(self._operand(node, v)) for v in node.node_inputs if isinstance(v, Leaf)
         })
-        block_map = [
-            (inside._variable(inner), self._variable(self._operand(node, outer))) for inner, outer in node.block_map
-        ]
+        block_map = []
+        for inner, outer in node.block_map:
+            operand = self._variable(self._operand(node, outer))
+            if _is_value(operand) and not _is_value(outer):  # it goes inside, which decides on the order of parameters
+                inside.replacements[inner] = operand
+            else:
+                block_map.append((inside._variable(inner), operand))
         # They are bound first: a loop inside is inferred as it is copied, and would keep the axes of the old operands.
         with bound_arguments(block_map, node.block_name, node._name):
             body = inside.graph(node.block_composite)
         return make_block(body, block_map, node.block_name, node._name, copied_attributes(node))
+
+
+def _is_value(variable: Edge) -> bool:
+    return variable.is_parameter or variable.is_constant
 
 
 class SubstitutingCloner(Cloner):

@@ -32,8 +32,7 @@ def walk(root: Node, depth: int = 0) -> Iterator[Node | Edge]:
             continue
         if node.block_composite is not None and below != 0:
             entered.update(node.block_map)
-            operands = [outer for _, outer in node.block_map if not (outer.is_parameter or outer.is_constant)]
-            waiting.extend((operand, below - 1) for operand in operands)
+            waiting.extend((operand, below - 1) for _, operand in node.block_map)
             waiting.append((node.block_composite.root_function, below - 1))
         else:
             waiting.extendleft((operand, below) for operand in reversed(node.node_inputs))

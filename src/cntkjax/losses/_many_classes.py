@@ -118,14 +118,17 @@ def nce_loss(
     def inner(x: Variable, label: Variable) -> Function:
         classes = Constant(noise, dtype=dtype, name="noise")
         prior = Constant(log_prior[:, None], dtype=dtype, name="logNoisePrior")
-        sampled = random_sample(classes, num_samples, allow_duplicates, seed)
-        product = element_times(x, times(label, w)).output
+        sampled = random_sample(classes, num_samples, allow_duplicates, seed, "negativeSamples")
+        product = element_times(x, times(label, w, name="positiveWeights")).output
+        bias = reshape(times(label, b, name="positiveBiases"), (), 0, 1)
         total = {"axis": ALL_STATIC, "reductionOpName": "Sum", "reductionKeepDimensions": False}
-        score = plus(node(ReduceElements, [product], total), reshape(times(label, b), (), 0, 1))
-        hit = minus(log_add_exp(score, reshape(times(label, prior), (), 0, 1)), score)
-        others = plus(times_transpose(x, times(sampled, w)), reshape(times(sampled, b), (-1,), 0, 2))
+        score = plus(node(ReduceElements, [product], total), bias, name="positiveLogits")
+        hit = minus(log_add_exp(score, reshape(times(label, prior), (), 0, 1)), score, name="lossOnPositives")
+        offsets = reshape(times(sampled, b, name="negativeBiases"), (-1,), 0, 2)
+        others = plus(times_transpose(x, times(sampled, w, name="negativeWeights")), offsets, name="negativeLogits")
         misses = log_add_exp(others, reshape(times(sampled, prior), (-1,), 0, 2))
-        importance = times_transpose(Constant(noise / expected, dtype=dtype, name="importanceWeights"), sampled)
+        rarity = Constant(noise / expected, dtype=dtype, name="importanceWeights")
+        importance = times_transpose(rarity, sampled, name="sampledImportanceWeights")
         missed = node(ReduceElements, [element_times(importance, misses).output], total)
         entropy = Constant(num_samples * np.sum(noise * log_prior), dtype=dtype, name="noisePriorEntropy")
         return plus(hit, minus(element_times(Constant(num_samples, dtype=dtype), missed), entropy))

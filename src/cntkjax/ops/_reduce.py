@@ -54,9 +54,11 @@ def _along_each(reduction: str, axes: list[Axis], x: Variable) -> Function:
     """Reduce all static axes in one node, then the dynamic axes in another, as CNTK does."""
     static = [a for a in axes if a.is_static_axis]
     rest = [a for a in axes if not a.is_static_axis]
-    if static and rest:
+    if not rest:
+        return _node(reduction, x, static, True, "_static_axes_subop")
+    if static:
         x = _node(reduction, x, static, True, "_static_axes_subop").output
-    return _node(reduction, x, rest or static, True)
+    return _node(reduction, x, rest, True, "_batch_axes_subop")
 
 
 def _without(axes: list[Axis], x: Function) -> Function:

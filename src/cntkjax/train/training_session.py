@@ -6,6 +6,7 @@ import math
 import operator
 import os
 import re
+import sys
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from pathlib import Path
@@ -395,7 +396,7 @@ class _SessionCore:
         filename = None if config is None or not config.restore else _last_checkpoint(config.filename)
         if filename is None:
             return
-        print(f"Restoring training session from the checkpoint '{filename}'")
+        print(f"Restoring training session from the checkpoint '{filename}'", file=sys.stderr)
         self.restore_from_checkpoint(filename)
 
 
