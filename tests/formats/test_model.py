@@ -177,6 +177,8 @@ def test_restoring_another_function_names_the_difference_and_changes_nothing(tmp
     np.testing.assert_array_equal(w.value, before)
 
 
-def test_a_missing_file_is_a_value_error(tmp_path):
+def test_a_missing_file_is_a_value_error_of_load_and_a_runtime_error_of_restore(tmp_path):
     with pytest.raises(ValueError, match="no such file"):
         C.load_model(tmp_path / "nowhere")
+    with pytest.raises(RuntimeError, match="no such file"):
+        C.tanh(C.input_variable(2)).restore(tmp_path / "nowhere")

@@ -45,6 +45,7 @@ class TestFromPython:
         "f, match",
         [
             (lambda a, b: a, r"1 unused arguments \(b\)"),
+            (lambda a: 5, r"1 unused arguments \(a\)"),
             (lambda a: a + x, r"1 missing arguments \(x\)"),
             (lambda a: None, "must return a value"),
             (lambda *a: a[0], "fixed number of arguments"),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from ..graph.errors import explain
+from ..graph.errors import MissingFileError, explain
 from .wire import Buffer
 
 try:
@@ -48,7 +48,7 @@ def read(source: Source, what: str) -> tuple[bytes | memoryview, str]:
     """All bytes of a path, a bytes-like object or an open binary file, and a name for them in error messages.
 
     ``what`` is the kind of file, such as "model", also for error messages.
-    Errors: ValueError, as in CNTK, if the file does not exist; RuntimeError if it cannot be read; TypeError for a file
+    Errors: MissingFileError if the file does not exist; RuntimeError if it cannot be read; TypeError for a file
     that is open as text.
     """
     if isinstance(source, bytes | bytearray | memoryview):
@@ -61,7 +61,7 @@ def read(source: Source, what: str) -> tuple[bytes | memoryview, str]:
         return data, name
     path = Path(source)
     if not path.exists():
-        raise ValueError(explain(
+        raise MissingFileError(explain(
             f"cannot load the {what} {str(path)!r}: there is no such file",
             fix=f"check the path; the working directory is {os.getcwd()!r}",
         ))

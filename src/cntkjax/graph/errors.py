@@ -47,6 +47,10 @@ class ResultError(ValueError, RuntimeError):
     """A user function returned something unusable. CNTK raises ValueError or RuntimeError, depending on the case."""
 
 
+class MissingFileError(ValueError, RuntimeError):
+    """A model file that does not exist. CNTK raises ValueError if it is to be loaded, RuntimeError if restored."""
+
+
 class OutOfMemoryError(RuntimeError, MemoryError):
     """A program does not fit into the memory of its device. CNTK raises RuntimeError."""
 

@@ -205,7 +205,7 @@ def as_outputs(result: Any) -> Function:
         if owner is not None and len(owner.node_outputs) == 1:
             return composite(owner)  # type: ignore[return-value]
         return combine([result])
-    return combine([as_variable(v) for v in result])
+    return combine([as_variable(v) for v in (result if isinstance(result, (list, tuple)) else [result])])
 
 
 def block(inner: Function, arguments: Sequence[Variable], op_name: str, name: str) -> Function:

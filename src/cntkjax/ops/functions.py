@@ -157,7 +157,7 @@ class Function(Computing, VariableMixin, TensorOpsMixin, Node):
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """Attributes of the operation, in the form in which CNTK presents them; those of a composite are of its root."""
+        """Attributes of the operation, in the form in which CNTK presents them; a composite has none of its own."""
         return {} if self.is_composite else shown(self.node_attributes)
 
     @property
