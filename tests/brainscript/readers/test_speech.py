@@ -89,7 +89,7 @@ def test_composite_readers_read_the_same(speech):
 def test_utterances_and_pieces_of_them(speech):
     whole = minibatch(load([*speech, "reader=[frameMode=false;randomize=none]"]), 11)
     assert [len(each) for each in whole["features"].as_sequences()] == [5]
-    pieces = load([*speech, "reader=[frameMode=false;randomize=none;truncated=true]", "minibatchSize=3"])
+    pieces = load([*speech, "reader=[frameMode=false;randomize=none;truncated=true]", "SGD=[minibatchSize=3]"])
     source = open_reader(pieces.block("reader"))
     assert source.truncation_length == 3
     features = source.next_minibatch(6)[source.streams.features]
@@ -97,6 +97,7 @@ def test_utterances_and_pieces_of_them(speech):
 
 
 @pytest.mark.parametrize(("further", "message"), [
+    ("truncated=true", "reader is truncated, but has no length of pieces: give truncationLength or minibatchSize"),
     ("reader=[features=[dim=7]]", "dim = 7 is no odd multiple of the 2 numbers of a frame"),
     ("reader=[readerType=HTKMLReader]", "there is no readerType HTKMLReader; did you mean HTKMLFReader?"),
     ("reader=[lattices=[denlatTocFile=a.toc]]", "HTKMLFReader reads no lattices here. Use deserializers of types"),

@@ -122,7 +122,13 @@ def _truncation(block: Block) -> int:
     """The length of the pieces that sequences are cut into; 0 if they are whole."""
     if not block.flag("truncated", False):
         return 0
-    return block.integer("truncationLength", 0) or int(block.array("minibatchSize")[0])
+    if length := block.integer("truncationLength", 0):
+        return length
+    sizes = (block.block("SGD") or block).integers("minibatchSize")
+    if not sizes:
+        raise ConfigError(f"{block.path()} is truncated, but has no length of pieces: give truncationLength or "
+                          "minibatchSize")
+    return sizes[0]
 
 
 def streams_of(nodes: Sequence[Variable | Function], source: Source) -> dict[Any, StreamInformation]:
