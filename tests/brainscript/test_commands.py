@@ -124,6 +124,11 @@ def test_a_single_worker_trains_in_parallel_if_the_configuration_says_so(run):
     assert re.search(r"^Minibatch\[1-2\].*\nFinal Results: Minibatch\[1-2\]", log, re.MULTILINE)
 
 
+def test_a_device_that_is_not_there_is_explained(run):
+    status, log = run("command=Train", "deviceId=77")
+    assert status == 1 and "deviceId = -1 is the CPU, auto the GPU if there is one" in log and "CALL STACK" not in log
+
+
 def test_training_goes_on_from_the_last_checkpoint(run, tmp_path):
     run("command=Train")
     whole = load_model(tmp_path / "models" / "net.dnn").find_by_name("W0").value

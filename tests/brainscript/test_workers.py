@@ -49,6 +49,26 @@ def last_loss(log):
     return int(number), float(loss)
 
 
+@pytest.mark.timeout(200)
+def test_workers_that_merge_their_models_log_the_epochs_of_all(tmp_path):
+    (tmp_path / "a.cntk").write_text(CONFIG)
+    write_data(tmp_path / "data.ctf")
+    (tmp_path / "run.py").write_text(RUN)
+    method = "parallelizationMethod=BlockMomentumSGD;parallelizationStartEpoch=2;BlockMomentumSGD=[blockSize=40]"
+    adjusts = "AutoAdjust=[autoAdjustLR=adjustAfterEpoch;reduceLearnRateIfImproveLessThan=0.9]"
+    command = [sys.executable, "-c", LAUNCH, "launch", "-n", "2", str(tmp_path / "run.py"), "configFile=a.cntk",
+               f"Data={tmp_path}/data.ctf", f"Out={tmp_path}", "command=Train", "parallelTrain=true", "stderr=log",
+               f"Train=[SGD=[{adjusts};ParallelTrain=[{method}]]]"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    logs = [(tmp_path / f"log_Train.logrank{rank}").read_text() for rank in range(2)]
+    assert done.returncode == 0, done.stdout + done.stderr
+    epochs = [re.findall(r"Finished Epoch.*?\[Training\] (.*); epochTime", log) for log in logs]
+    assert epochs[0] == epochs[1]  # also the rate, which depends on the averages
+    for epoch, seen in zip(epochs[0], (50, 100, 150), strict=True):
+        assert f"* 50; totalSamplesSeen = {seen};" in epoch
+    assert all(log.count("Parallel training (2 workers) using BlockMomentumSGD") == 2 for log in logs)
+
+
 @pytest.mark.timeout(400)
 def test_a_training_goes_on_after_a_worker_was_killed(tmp_path):
     (tmp_path / "a.cntk").write_text(CONFIG)

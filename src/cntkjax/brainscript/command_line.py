@@ -63,7 +63,13 @@ def _choose_device(root: Block) -> None:
     if device in ("-1", "cpu"):
         try_set_default_device(cpu())
     elif device.isdigit():
-        try_set_default_device(gpu(int(device)))
+        try:
+            try_set_default_device(gpu(int(device)))
+        except ValueError as error:
+            value = root.get("deviceId")
+            assert value is not None
+            problem = str(error).splitlines()[0]
+            raise value.at(0).error(f"{problem}; deviceId = -1 is the CPU, auto the GPU if there is one") from None
 
 
 __all__ = ["main", "run"]

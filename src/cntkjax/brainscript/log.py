@@ -17,6 +17,7 @@ import numpy as np
 from ..logging._progress_writer import LazySum, is_due
 from ..parallel import workers
 from ..sgd import Epoch, Observer
+from ..sgd._workers import summed
 
 _WIDTH = 76
 
@@ -108,6 +109,14 @@ class Sums:
             self._samples[i] += 1 if self.criteria[i].is_whole else samples[i]
         self.minibatches += 1
 
+    def of_all_workers(self) -> Sums:
+        """The sums over those of all workers, who have to call it."""
+        whole, own = Sums(self.criteria), [float(total) for total in self._totals]
+        values = summed("the averages of an epoch", [*own, *self._samples])
+        columns = zip(self.criteria, own, values, strict=False)
+        whole.add([mine if each.is_whole else total for each, mine, total in columns], [int(value) for value in values[len(own):]])
+        return whole
+
     @property
     def samples(self) -> int:
         """The samples of the first criterion."""
@@ -181,8 +190,9 @@ class TrainingLog(Observer):
         self._samples_seen += epoch.samples
         shown = self._whole.minibatches - self._since.minibatches
         self._known_size = self._known_size or shown * (epoch.minibatch_size // self._pieces)
+        whole = self._whole.of_all_workers() if self._methods(epoch.number)[0] else self._whole
         self._log.line(
-            f"Finished {self._name()}: [Training] {self._whole.shown()}; totalSamplesSeen = {self._samples_seen}; "
+            f"Finished {self._name()}: [Training] {whole.shown()}; totalSamplesSeen = {self._samples_seen}; "
             f"learningRatePerSample = {np.float32(epoch.rate):.8g}; epochTime={time.perf_counter() - self._began:.6g}s"
         )
 

@@ -32,6 +32,7 @@ from ._reader import StepCounter, begins_anew, counts_labels, epoch_of, shared
 from ._session import Session
 from ._text import ConfigError
 from ._trials import Trials
+from ._workers import MERGING, summed
 from .history import Epoch, History
 from .settings import BlockSettings
 
@@ -180,10 +181,13 @@ class BlockRun:
         if not tally.samples:
             raise RuntimeError(f"the data ended before epoch {epoch + 1}: give a source that repeats them, without "
                                "max_sweeps or max_samples, or a smaller maxEpochs")
-        loss, metric = (float(total) / tally.samples for total in (tally.loss, tally.metric))
-        metrics = self._several([metric, *(float(total) / tally.samples for total in tally.others)])
+        sums = [tally.samples, *map(float, (tally.loss, tally.metric, *tally.others))]
+        if settings["parallelizationMethod"] in MERGING and epoch + 1 >= settings["parallelizationStartEpoch"]:
+            sums = summed(f"the end of epoch {epoch + 1}", sums)
+        loss, metric, *others = (total / sums[0] for total in sums[1:])
+        metrics = self._several([metric, *others])
         record = replace(
-            record, samples=tally.samples, minibatches=tally.minibatches, loss=loss, metrics=metrics,
+            record, samples=int(sums[0]), minibatches=tally.minibatches, loss=loss, metrics=metrics,
             metric=metric if len(self._tests) > 1 else None,
         )
         self._observer.ended(record)

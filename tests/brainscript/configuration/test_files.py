@@ -19,3 +19,10 @@ def test_errors_name_the_includes(tmp_path):
     (tmp_path / "inner.cntk").write_text("x = [")
     with pytest.raises(ConfigError, match=r"inner.cntk, line 1, column 5.*\n.*\n.*\n.*included at .*a.cntk, line 2"):
         read(tmp_path, "\ninclude = inner.cntk")
+
+
+def test_a_file_without_its_key_is_explained(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.cntk").write_text("x = 1")
+    with pytest.raises(ConfigError, match="a.cntk is no key = value; write configFile=a.cntk"):
+        load(["a.cntk"])

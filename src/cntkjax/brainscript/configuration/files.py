@@ -22,6 +22,8 @@ def load(arguments: Sequence[str]) -> Block:
     read: set[Path] = set()
     for argument in arguments:
         text = Text("the command line", argument)
+        if "=" not in argument and Path(argument).is_file():
+            raise text.at(0).error(f"{argument} is no key = value; write configFile={argument}")
         if argument.startswith("["):
             text = text.part(1, _end_of_list(text))
         for entry in assignments(text):
