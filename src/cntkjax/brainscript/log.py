@@ -114,7 +114,8 @@ class Sums:
         whole, own = Sums(self.criteria), [float(total) for total in self._totals]
         values = summed("the averages of an epoch", [*own, *self._samples])
         columns = zip(self.criteria, own, values, strict=False)
-        whole.add([mine if each.is_whole else total for each, mine, total in columns], [int(value) for value in values[len(own):]])
+        totals = [mine if each.is_whole else total for each, mine, total in columns]
+        whole.add(totals, [int(value) for value in values[len(own):]])
         return whole
 
     @property
