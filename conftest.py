@@ -1,8 +1,16 @@
 """What tests and the examples in docstrings begin with."""
 
+import gc
+
 import pytest
 
 from cntkjax.graph.settings import Settings
+
+
+def pytest_collection_finish(session):
+    """Leave the hundreds of thousands of objects of the collected tests out of every garbage collection from here."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
