@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -52,6 +52,7 @@ class Plan:
         self.edits = edits()
         self.checked_values: dict[int, object] = {}  # of constants among the `indices`, by their place
         self.programs: dict[Hashable, object] = {}  # those that run it, which are kept as long as the plan
+        self.direct: Any = None  # how it is evaluated without them: see run/direct.py
         self._check(outputs)
         self.parts = fuse_early_exit(parts, self.outputs)
         for part in dict.fromkeys([*parts, *self.parts]):  # a fused loop may run part by part
@@ -201,6 +202,15 @@ class Plan:
         if self.calls_python or self.needs_exact_batch or self.makes_batch or self.assigned:
             return False
         return not self.computed_equal_lengths and not any(map(_joins_samples, self.nodes))
+
+    @cached_property
+    def is_of_samples(self) -> bool:
+        """True for dense samples in and out, each computed by itself, without indices that are checked before."""
+        return self.is_divisible and not self.indices and all(
+            v.dynamic_axes and v.sequence_axis is None and not v.is_sparse for v in (*self.arguments, *self.outputs)
+        ) and all(producer(v) is not None for v in self.outputs) and not any(
+            node.primitive.makes_sparse(node.node_attributes) for node in self.nodes
+        )
 
     @cached_property
     def stages(self) -> list[Stage]:

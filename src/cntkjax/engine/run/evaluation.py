@@ -14,6 +14,7 @@ from ..lower.lower import execute
 from ..lower.values import Context, Environment
 from ..plan.plan import Plan
 from .context import created_layouts
+from .direct import bind
 from .handover import Captures, hand_over, replace_state
 from .minibatch import Feeds, PackedMinibatch, arguments_in_order
 from .program import Program
@@ -40,7 +41,8 @@ def evaluate_in_one_program(
     memory = Memory() if memory is None else memory
     plan = plan_of(outputs, known)
     program = programs.program(plan, "evaluate", evaluation_body, training)
-    minibatch = program.pack(plan, arguments_in_order(plan, feeds), memory)
+    fed = arguments_in_order(plan, feeds)
+    minibatch = program.pack(plan, fed, memory)
     minibatch.callback_results = callback_results
 
     def written(changes: StateChanges) -> StateChanges:
@@ -51,6 +53,8 @@ def evaluate_in_one_program(
         })
 
     data, layouts, _ = run_program(program, plan, minibatch, memory, random, written)
+    if not training:
+        bind(plan, program, minibatch, fed)
     return collect_results(outputs, program.plan, minibatch, data, layouts)
 
 

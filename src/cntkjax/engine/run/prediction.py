@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from ...graph.cells import commit
-from ...graph.variable import Edge, producer
+from ...graph.variable import Edge
 from ..data.ragged import Ragged
 from ..lower.carry import Memory
 from ..xla.platform import matmul_precision
@@ -64,12 +64,7 @@ class Prediction:
     @property
     def is_direct(self) -> bool:
         """True for one dense input and dense outputs of samples, which take nothing but the executable."""
-        plan = self.plan
-        return len(plan.arguments) == 1 and plan.is_divisible and not plan.indices and all(
-            v.dynamic_axes and v.sequence_axis is None and not v.is_sparse for v in (*plan.arguments, *plan.outputs)
-        ) and all(producer(v) is not None for v in plan.outputs) and not any(
-            node.primitive.makes_sparse(node.node_attributes) for node in plan.nodes
-        )
+        return len(self.plan.arguments) == 1 and self.plan.is_of_samples
 
     def direct(self, example: np.ndarray) -> Call:
         """A function that computes the outputs for arrays of the shape and type of an example.

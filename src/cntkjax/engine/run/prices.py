@@ -62,6 +62,10 @@ class MeasuredPrices:
         self._runs[signature] = run + 1
         return run
 
+    def is_settled(self, signature: Hashable) -> bool:
+        """True if no run of an executable need be timed any more."""
+        return self._runs.get(signature, 0) > _TIMED_RUNS
+
     def note_run(self, work: float, seconds: float) -> None:
         """Count a run on shapes of this work, in a program that has been compiled."""
         rate = max(seconds - _DISPATCH, 0.0) / max(work, 1.0)
