@@ -51,8 +51,8 @@ def sparse(seed, *shape):
 
 
 def feed(f, minibatch):
-    """What the inputs of `f` are fed; of a function that was loaded, by their names."""
-    return {a: minibatch[a.name] for a in f.arguments}
+    """What the inputs of `f` are fed, nothing of an empty minibatch; of a function that was loaded, by their names."""
+    return {a: minibatch[a.name] for a in f.arguments} if minibatch else {}
 
 
 def evaluate(outputs, minibatch):

@@ -21,21 +21,31 @@ Minibatches = Sequence[dict[str, Any]]
 
 def disagreements(program: Program, names: dict[str, Any], minibatches: Minibatches) -> Iterator[str]:
     """What a program learns otherwise with gradients summed over pieces of a minibatch, or with a checkpoint."""
-    if is_mixing(program) or not program.loss or any(BATCH not in program[r].type.axes for r in program.roots):
+    training = training_of(program, names)
+    if training is None:
         return
-    exec(program.loss[0], names)
-    parameters = in_order(names["loss"].parameters)
-    if not parameters:
-        return
-    training = Training(names, parameters)
     size = program.minibatches[0].size
     fed = {s.name for s in program.statements if s.is_input and s.type.axes}
     pieces = [chosen(minibatches[0], fed, [0]), chosen(minibatches[0], fed, range(1, size))]
     if size > 1 and (p := problem(training.summed(minibatches[:1]), training.summed(pieces), TOLERANCE[program.dtype])):
         yield f"accumulate: {p.replace('CNTK', 'one minibatch')}"
-    steps = [minibatches[i % len(minibatches)] for i in range(STEPS)]
+    steps = steps_of(minibatches)
     if p := problem(training.uninterrupted(program.learner, steps), training.resumed(program.learner, steps), 0):
         yield f"checkpoint: {p.replace('CNTK', 'one training')}"
+
+
+def steps_of(minibatches: Minibatches) -> Minibatches:
+    """The minibatches of the steps."""
+    return [minibatches[i % len(minibatches)] for i in range(STEPS)]
+
+
+def training_of(program: Program, names: dict[str, Any]) -> Training | None:
+    """The training of a program whose samples do not depend on each other."""
+    if is_mixing(program) or not program.loss or any(BATCH not in program[r].type.axes for r in program.roots):
+        return None
+    exec(program.loss[0], names)
+    parameters = in_order(names["loss"].parameters)
+    return Training(names, parameters) if parameters else None
 
 
 class Training:
