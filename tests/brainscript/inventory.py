@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from cntkjax.brainscript.actions import ACTIONS
-from cntkjax.brainscript.actions.building import built, has_builder
+from cntkjax.brainscript.actions.building import built, command_blocks, has_builder
 from cntkjax.brainscript.actions.session import Command
 from cntkjax.brainscript.configuration import Block, load
 from cntkjax.brainscript.language.networks import include_file
@@ -75,7 +75,7 @@ def _configuration(path: Path, folder: Path) -> tuple[str, str]:
         "NdlDir": path.parent, "ScpDir": folder, "MlfDir": folder, "LibDir": path.parent, "ExpDir": folder,
     }
     root = load([f"configFile={path}", *(f"{key}={value}" for key, value in given.items())])
-    blocks = [block for entry in root if entry.is_block and (block := root.block(entry.name)) and "action" in block]
+    blocks = list(command_blocks(root))
     if not blocks:
         return "part of a configuration", "read"
     actions = list(dict.fromkeys(action for block in blocks for action in block.array("action")))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..sgd import ConfigError
-from .actions.building import built, has_builder
+from .actions.building import built, command_blocks, has_builder
 from .actions.session import Command
 from .configuration import Block
 from .log import Log
@@ -16,13 +16,10 @@ from .shapes import shown_shape
 def describe(root: Block, log: Log) -> Iterator[str]:
     """The lines about the networks of all commands that build one. Errors: ConfigError if there is none."""
     found = False
-    for entry in root:
-        block = root.block(entry.name) if entry.is_block else None
-        if block is None or "action" not in block or not block.array("action")[0].lower().startswith("train"):
-            continue
-        if has_builder(block):
+    for block in command_blocks(root):
+        if block.array("action")[0].lower().startswith("train") and has_builder(block):
             found = True
-            yield f"{entry.name}:"
+            yield f"{block.name}:"
             yield from lines_of(built(Command(block, log)))
     if not found:
         raise ConfigError("the configuration has no command that builds a network")

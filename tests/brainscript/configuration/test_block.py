@@ -2,6 +2,8 @@
 
 import pytest
 
+from cntkjax.brainscript.describe import describe
+from cntkjax.brainscript.log import Log
 from cntkjax.sgd import ConfigError
 from tests.brainscript.configuration.reading import read
 
@@ -42,6 +44,23 @@ def test_names_are_replaced_where_they_are_used(tmp_path):
     assert root.block("t").text("path") == "/data/outer/inner"
     text = "a = 1\nb = [ a = $a$2 ; c = [ a = $a$3 ] ]"
     assert read(tmp_path, text).block("b").block("c").text("a") == "123"  # of the block around
+
+
+def test_names_may_begin_with_a_digit(tmp_path):
+    root = read(tmp_path, "1x1 = [\n  3DotsExpansion = $2nd$ ]\n2nd = 2")
+    assert root.block("1x1").integer("3dotsExpansion") == 2
+
+
+def test_a_builder_around_the_commands_is_read_in_its_own_language(tmp_path):
+    (tmp_path / "macros.bs").write_text("f (x) = x + 1")
+    root = read(tmp_path, """
+        BrainScriptNetworkBuilder = {
+            include "macros.bs"
+            x = Input {2}; z = f (x); criterionNodes = (z)
+        }
+        train = [ action = train ]
+    """)
+    assert next(iter(describe(root, Log()))) == "train:"
 
 
 def test_values_of_another_type_are_refused(tmp_path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from ...sgd import ConfigError
 from .. import ndl
@@ -15,6 +15,15 @@ from .session import Command
 
 _BRAINSCRIPT = ("BrainScriptNetworkBuilder", "ExperimentalNetworkBuilder")
 BUILDERS = ("SimpleNetworkBuilder", *_BRAINSCRIPT, "NDLNetworkBuilder")
+
+
+def command_blocks(root: Block) -> Iterator[Block]:
+    """The blocks with an action; those of builders are in other languages."""
+    builders = {name.lower() for name in BUILDERS}
+    for entry in root:
+        block = root.block(entry.name) if entry.is_block and entry.name.lower() not in builders else None
+        if block is not None and "action" in block:
+            yield block
 
 
 def has_builder(block: Block) -> bool:
@@ -64,4 +73,4 @@ def read_or_built(command: Command) -> Network:
     return load_network(command.model_path)
 
 
-__all__ = ["BUILDERS", "built", "has_builder", "read_or_built"]
+__all__ = ["BUILDERS", "built", "command_blocks", "has_builder", "read_or_built"]

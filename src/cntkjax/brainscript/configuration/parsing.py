@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ..source import ConfigError, Place, Text
 
-_ITEM = re.compile(r"([A-Za-z_][\w.]*)[ \t]*([={(])")
+_ITEM = re.compile(r"(\w[\w.]*)[ \t]*([={(])")
 _BLOCK = re.compile(r"\s*[\[{(]")
 _NEXT = re.compile(r"\s*[A-Za-z_]\w*\s*=")
 _BREAKS = re.compile(r"[\n;,\[\](){}]")
