@@ -42,14 +42,13 @@ def test_values_and_gradients_of_a_recurrence(grid, lengths, backwards, step):
     model = rnn(x, U, W, 0.25, backwards, step)
     data = sequences(lengths, 3)
 
-    for value, sequence in zip(model.eval({x: data}), data, strict=True):
-        np.testing.assert_allclose(value, rnn_reference(sequence, u, w, 0.25, backwards, step), rtol=1e-5, atol=1e-6)
-
     def loss(u, w, data):
         return sum(jnp.sum(rnn_reference(d, u, w, 0.25, backwards, step)) for d in data)
 
     expected = jax.grad(loss, (0, 1, 2))(u, w, data)
-    gradients = model.grad({x: data}, wrt=[U, W, x])
+    gradients, values = model.grad({x: data}, wrt=[U, W, x], outputs=[model.output])
+    for value, sequence in zip(values, data, strict=True):
+        np.testing.assert_allclose(value, rnn_reference(sequence, u, w, 0.25, backwards, step), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(gradients[U], expected[0], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(gradients[W], expected[1], rtol=1e-4, atol=1e-5)
     for value, reference in zip(gradients[x], expected[2], strict=True):
