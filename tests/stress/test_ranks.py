@@ -50,7 +50,11 @@ def test_an_interrupted_worker_has_taken_its_step_or_not(kind, number):
 @pytest.mark.parametrize("source", SOURCES)
 def test_an_interrupted_step_of_several_devices_is_taken_or_not(source):
     flags = "--xla_force_host_platform_device_count=2"
+    interrupts = 0
     for number in range(LONGER):
         worker = start(SCRIPT, "devices", 0, source, number, size=1, PYTHONPATH=PATH, XLA_FLAGS=flags)
         (text,) = outputs(worker)
-        assert re.search(r"is as after step 24, after [1-9]\d* interrupts", text), text
+        found = re.search(r"is as after step 24, after (\d+) interrupts", text)
+        assert found, text
+        interrupts += int(found[1])
+    assert interrupts  # a loaded machine may let none come in a single run
