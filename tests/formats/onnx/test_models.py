@@ -207,6 +207,16 @@ def test_half_and_double_precision(tmp_path: Path) -> None:
         np.testing.assert_allclose(run(tmp_path / "m.onnx", v)[0], f.eval(v), rtol=3e-3)
 
 
+def test_unit_matrices_of_all_precisions_depend_on_their_operand(tmp_path: Path) -> None:
+    for dtype in (np.float16, np.float32, np.float64):
+        x = C.input_variable((4, 4), dtype=dtype, dynamic_axes=[])
+        C.eye_like(x, sparse_output=False).save(tmp_path / "m.onnx", format=ONNX)
+        again = C.load_model(tmp_path / "m.onnx", format=ONNX)
+        value = again.eval({again.arguments[0]: np.zeros((4, 4), dtype)})
+        assert value.dtype == dtype
+        np.testing.assert_array_equal(value, np.eye(4))
+
+
 def test_errors_name_the_missing_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "onnx", None)
     for use in (lambda: C.load_model(b"", format=ONNX), lambda: network()[0].save(tmp_path / "m.onnx", format=ONNX)):

@@ -154,14 +154,15 @@ def _wrapped(node: OnnxNode, x: Operand, pattern: list[tuple[int, int]]) -> Oper
 
 @reads("EyeLike")
 def _eye(node: OnnxNode) -> Outputs:
-    x, k, to = node.operand(), node.integer("k", 0), node.integer("dtype", 0)
-    if not k and to in (0, 1):
+    x, k = node.operand(), node.integer("k", 0)
+    dtype = np.dtype(DTYPES.get(node.integer("dtype", 0), x.dtype))
+    if not k and dtype == x.dtype:
         return node.of_kind(ops.eye_like(x, sparse_output=False))
     if len(x.shape) != 2 or any(d < 0 for d in x.shape):
-        raise node.error("a diagonal of open size can be read only as the main diagonal, of float32")
+        raise node.error("a diagonal of open size can be read only as the main diagonal, of the type of the operand")
     check_size(prod(x.shape), node.where)
     rows, columns = x.shape
-    return np.eye(rows, columns, k, dtype=DTYPES.get(to, x.dtype))
+    return np.eye(rows, columns, k, dtype=dtype)
 
 
 @reads("OneHot")
