@@ -166,28 +166,12 @@ from safetensors.numpy import load_file
             "Dropout": _dropout, "Array": _array, "Embedding": _embedding,
             **dict.fromkeys(("LSTM", "GRU", "RNN"), _recurrent)},
     helpers={
-        "steps_of": '''
-def steps_of(x):
-    """The numbers of the steps of x [batch, time, ...]."""
-    return jnp.arange(x.shape[1])
-''',
-        "rows_of": '''
-def rows_of(x):
-    """The numbers of the sequences of x [batch, time, ...]."""
-    return jnp.arange(len(x))
-''',
         "embedded": '''
 def embedded(embedding, x):
     """The vectors of indices [batch, ...], or sums of vectors by the weights [batch, ..., n], such as one-hot ones."""
     return x @ embedding.embedding[...] if jnp.issubdtype(x.dtype, jnp.floating) else embedding(x)
 ''',
-        "recurrence": '''
-def recurrence(step, states, *sequences):
-    """What step(states, *samples) -> (states, outputs) computes for each time of sequences [batch, time, ...]."""
-    samples = [jnp.moveaxis(x, 1, 0) for x in sequences]
-    _, outputs = jax.lax.scan(lambda states, samples: step(states, *samples), states, samples)
-    return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1), outputs)
-''',
+        "recurrence": shared.scan("jnp", "jax.lax.scan", "jax.tree.map"),
         **shared.helpers("jnp"),
         "ChannelsFirst": '''
 class ChannelsFirst(nnx.Module):

@@ -257,16 +257,6 @@ from safetensors.numpy import load_file
             "Dropout": _dropout, "Array": _array, "Embedding": _embedding,
             **dict.fromkeys(("LSTM", "GRU", "ResetFirstGRU", "RNN"), _recurrent)},
     helpers={
-        "steps_of": '''
-def steps_of(x):
-    """The numbers of the steps of x [batch, time, ...]."""
-    return ops.arange(x.shape[1])
-''',
-        "rows_of": '''
-def rows_of(x):
-    """The numbers of the sequences of x [batch, time, ...]."""
-    return ops.arange(x.shape[0])
-''',
         "Embedding": '''
 class Embedding(layers.Embedding):
     """The vectors of indices [batch, ...], or sums of vectors by the weights [batch, ..., n], such as one-hot ones."""
@@ -274,13 +264,7 @@ class Embedding(layers.Embedding):
     def call(self, x):
         return ops.matmul(x, self.embeddings) if keras.backend.is_float_dtype(x.dtype) else super().call(x)
 ''',
-        "recurrence": '''
-def recurrence(step, states, *sequences):
-    """What step(states, *samples) -> (states, outputs) computes for each time of sequences [batch, time, ...]."""
-    samples = [ops.moveaxis(x, 1, 0) for x in sequences]
-    _, outputs = ops.scan(lambda states, samples: step(states, *samples), states, samples)
-    return keras.tree.map_structure(lambda x: ops.moveaxis(x, 0, 1), outputs)
-''',
+        "recurrence": shared.scan("ops", "ops.scan", "keras.tree.map_structure"),
         **shared.helpers("ops"),
     },
     load='''

@@ -74,6 +74,16 @@ def _sizes(lead: str, shape: tuple[int, ...]) -> str:
 
 
 _HELPERS = {
+    "steps_of": '''
+def steps_of(x):
+    """The numbers of the steps of x [batch, time, ...]."""
+    return LIB.arange(x.shape[1]MORE)
+''',
+    "rows_of": '''
+def rows_of(x):
+    """The numbers of the sequences of x [batch, time, ...]."""
+    return LIB.arange(x.shape[0]MORE)
+''',
     "step_mask": '''
 def step_mask(x, lengths):
     """True for the steps of x [batch, time, ...] that a sequence has, [batch, time]."""
@@ -141,9 +151,23 @@ def reshape_samples(x, shape, lead=2):
 }
 
 
-def helpers(lib: str) -> dict[str, str]:
-    """The functions, by their names."""
-    return {name: text.replace("LIB", lib) for name, text in _HELPERS.items()}
+_SCAN = '''
+def recurrence(step, states, *sequences):
+    """What step(states, *samples) -> (states, outputs) computes for each time of sequences [batch, time, ...]."""
+    samples = [LIB.moveaxis(x, 1, 0) for x in sequences]
+    _, outputs = SCAN(lambda states, samples: step(states, *samples), states, samples)
+    return MAP(lambda x: LIB.moveaxis(x, 0, 1), outputs)
+'''
 
 
-__all__ = ["calls", "filling", "helpers"]
+def helpers(lib: str, more: str = "") -> dict[str, str]:
+    """The functions, by their names; `more`: further arguments of ``arange``, with x."""
+    return {name: text.replace("LIB", lib).replace("MORE", more) for name, text in _HELPERS.items()}
+
+
+def scan(lib: str, function: str, tree_map: str) -> str:
+    """The function `recurrence` of a library that has a scan."""
+    return _SCAN.replace("LIB", lib).replace("SCAN", function).replace("MAP", tree_map)
+
+
+__all__ = ["calls", "filling", "helpers", "scan"]

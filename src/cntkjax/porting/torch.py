@@ -177,16 +177,6 @@ def _array(layer: Layer) -> tuple[str, Weights]:
 
 
 _HELPERS = {
-    "steps_of": '''
-def steps_of(x):
-    """The numbers of the steps of x [batch, time, ...]."""
-    return torch.arange(x.shape[1], device=x.device)
-''',
-    "rows_of": '''
-def rows_of(x):
-    """The numbers of the sequences of x [batch, time, ...]."""
-    return torch.arange(len(x), device=x.device)
-''',
     "embedded": '''
 def embedded(embedding, x):
     """The vectors of indices [batch, ...], or sums of vectors by the weights [batch, ..., n], such as one-hot ones."""
@@ -203,7 +193,7 @@ def recurrence(step, states, *sequences):
         return tuple(torch.stack(parts, 1) for parts in zip(*outputs))
     return torch.stack(outputs, 1)
 ''',
-    **shared.helpers("torch"),
+    **shared.helpers("torch", ", device=x.device"),
 }
 
 TORCH = Target(
