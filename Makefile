@@ -3,6 +3,8 @@ SUITABLE := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for p in python3 python python3.13 python3.12 python3.11 python3.14; do \
 	$$p -c '$(SUITABLE)' 2>/dev/null && { echo $$p; break; }; done)
 VENV := .venv/bin/python
+# A module's tests stay in one process: what they prepare is prepared once. Examples in docstrings, the shortest, are last.
+PYTEST := $(VENV) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo docs smoke coverage test thorough test-browser test-ports test-gpu stress random-graphs chains lint check-wheel check-jax clean
 
@@ -14,16 +16,16 @@ docs: .venv/test.stamp  ## the site, in build/docs; all code in it is run, which
 	$(VENV) docs/site/build.py
 
 smoke: .venv/test.stamp  ## one quick test of every part, in a minute once its programs are in the cache
-	$(VENV) -m pytest -q -n 2 @tests/smoke.txt
+	$(PYTEST) -q @tests/smoke.txt
 
 coverage: .venv/test.stamp  ## which statements the tests run, processes that they start included
-	$(VENV) -m pytest -n 2 --cov --cov-report=term:skip-covered --cov-fail-under=96
+	$(PYTEST) --cov --cov-report=term:skip-covered --cov-fail-under=96
 
 test: lint  ## the linter, the type checker and the tests, but for the long ones of `make thorough`
-	$(VENV) -m pytest -n 2 @tests/deselected.txt
+	$(PYTEST) @tests/deselected.txt
 
 thorough: lint  ## all tests: also of the benchmarks, and long campaigns of killed workers and quantized training
-	$(VENV) -m pytest -n 2
+	$(PYTEST)
 
 test-browser: .venv/test.stamp  ## `cntkjax view` and the site in Chromium, which has to be installed; a minute
 	$(VENV) -m pip install -q -e '.[browser,docs]'
