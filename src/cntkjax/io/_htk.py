@@ -267,18 +267,25 @@ class _Labels(UtteranceDeserializer):
 class MasterLabels(_Labels):
     """Labels of one stream, opened from the description that ``HTKMLFDeserializer`` returns.
 
+    Without a label mapping file, which configurations of CNTK's command line may leave out, lines are ``begin end label
+    number``, and begin and end count frames.
+
     Errors: RuntimeError for files that cannot be read or are malformed, with file and line.
     """
 
     def __init__(self, description: Mapping[str, Any], frame_mode: bool = False) -> None:
         (definition,) = description["input"].values()
-        labels = [text.split()[0] for _, text in self.lines(definition["labelMappingFile"])]
-        if not labels:
+        self._is_numbered = "labelMappingFile" not in definition
+        labels = [] if self._is_numbered else [text.split()[0] for _, text in self.lines(definition["labelMappingFile"])]
+        if not labels and not self._is_numbered:
             self.fail("the label mapping file is empty; write one label per line")
         self._numbers = {label: i for i, label in enumerate(labels)}
         super().__init__(description, frame_mode)
 
     def _utterances(self, path: str) -> Iterator[tuple[str, np.ndarray]]:
+        if self._is_numbered:
+            yield from self._utterances_by_line(path)
+            return
         table = _mlf_vectorized.LabelTable({label: i for label, i in self._numbers.items() if i < self._width})
         try:
             for name, runs in _mlf_vectorized.utterances(path, table, FRAME_PERIOD):
@@ -310,10 +317,11 @@ class MasterLabels(_Labels):
         times = [parse_decimal(column) for column in columns[:2]]
         if len(columns) < 3 or None in times:
             self.fail(f"{text[:60]!r} is malformed; write 'begin end label', with times in 100 ns", number)
-        first, end = (round(time / FRAME_PERIOD) for time in times if time is not None)
-        label = self._numbers.get(columns[2])
+        period = 1 if self._is_numbered else FRAME_PERIOD
+        first, end = (round(time / period) for time in times if time is not None)
+        label = self._numbered(number, columns) if self._is_numbered else self._numbers.get(columns[2])
         if label is None or label >= self._width:
-            known = min(len(self._numbers), self._width)
+            known = self._width if self._is_numbered else min(len(self._numbers), self._width)
             self.fail(
                 f"label {columns[2]!r} is not among the {known} labels; add it to the label mapping file, or raise the "
                 "shape of the stream", number,
@@ -324,6 +332,14 @@ class MasterLabels(_Labels):
                 "leave no gap", number,
             )
         return label, end - first
+
+    def _numbered(self, number: int, columns: list[str]) -> int:
+        """The number of a label that stands after it."""
+        label = parse_decimal(columns[3], _MAX_FRAME) if len(columns) == 4 else None
+        if label is None:
+            self.fail(f"{' '.join(columns)[:60]!r} has no number of its label; give a label mapping file, or write "
+                      "'begin end label number' with begin and end in frames", number)
+        return label
 
 
 @register_deserializer("HTKMLFBinaryDeserializer")

@@ -96,6 +96,24 @@ def test_utterances_and_pieces_of_them(speech):
     assert (features.num_samples, features.num_sequences) == (6, 2)
 
 
+NUMBERED = '#!MLF!#\n"*/u0.lab"\n0 5 dr1 0\n.\n"*/u1.lab"\n0 3 dr2 1\n3 7 dr1 0\n.\n'
+
+
+def test_labels_without_a_mapping_file_are_numbers_of_lines_that_count_frames(speech, tmp_path):
+    (tmp_path / "regions.mlf").write_text(NUMBERED)
+    regions = 'reader=[randomize=none;frameMode=false;regions=[mlfFile="$Data$/regions.mlf";labelDim=3]]'
+    data = minibatch(load([*speech, regions]), 12)
+    numbers = [each.toarray().argmax(1).tolist() for each in data["regions"].as_sequences()]
+    assert numbers == [[0] * 5, [1] * 3 + [0] * 4]
+    assert data["labels"].num_samples == 12
+
+
+def test_a_line_without_the_number_of_its_label_needs_a_mapping_file(speech, tmp_path):
+    (tmp_path / "regions.mlf").write_text(NUMBERED.replace("dr2 1", "dr2"))
+    with pytest.raises(RuntimeError, match="line 6: '0 3 dr2' has no number of its label; give a label mapping file"):
+        open_reader(load([*speech, 'reader=[regions=[mlfFile="$Data$/regions.mlf";labelDim=3]]']).block("reader"))
+
+
 @pytest.mark.parametrize(("further", "message"), [
     ("truncated=true", "reader is truncated, but has no length of pieces: give truncationLength or minibatchSize"),
     ("reader=[features=[dim=7]]", "dim = 7 is no odd multiple of the 2 numbers of a frame"),

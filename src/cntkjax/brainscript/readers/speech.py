@@ -115,9 +115,13 @@ def _labels(stream: Block) -> Any:
         listed = [line.strip() for line in Path(files).read_text(encoding="utf-8").splitlines() if line.strip()]
     dim = stream.integer("labelDim") if "labelDim" in stream else stream.integer("dim")
     definition = StreamDef(shape=dim, mlf=listed, defines_mb_size=stream.flag("definesMBSize", False))
-    return HTKMLFDeserializer(
-        stream.text("labelMappingFile"), StreamDefs(**{stream.name: definition}), stream.flag("phoneBoundaries", False)
+    found = HTKMLFDeserializer(
+        stream.text("labelMappingFile", ""), StreamDefs(**{stream.name: definition}),
+        stream.flag("phoneBoundaries", False),
     )
+    if stream.find("labelMappingFile") is None:  # then the lines have the numbers of labels
+        del found["input"][stream.name]["labelMappingFile"]
+    return found
 
 
 __all__ = ["feature_deserializers", "label_deserializers", "lattice_deserializers", "speech_deserializers"]
