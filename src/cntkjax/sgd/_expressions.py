@@ -178,9 +178,12 @@ class _Expression:
         return value
 
     def schedule(self) -> list[tuple[int, float]]:
-        """(number of epochs, value) pairs, of values between colons; a factor after ``*`` is a number of epochs."""
+        """(number of epochs, value) pairs, of values between colons; a factor after ``*`` is a number of epochs.
+
+        A colon may follow the last one, as in CNTK's own test Speech/QuickE2E.
+        """
         entries = [self._item()]
-        while self._take(":"):
+        while self._take(":") and self._peek():
             entries.append(self._item())
         self._expect_end()
         return entries

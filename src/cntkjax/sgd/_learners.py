@@ -116,9 +116,7 @@ def _distributed(settings: BlockSettings, learner: Learner, epoch_size: Callable
     after = _samples_before(settings, epoch_size)
     if method == "dataParallelSGD":
         bits = _exchanged_bits(max(bits for _, bits in settings["gradientBits"].entries))
-        return data_parallel_distributed_learner(
-            learner, after, bits, settings["useBufferedAsyncGradientAggregation"]
-        )
+        return data_parallel_distributed_learner(learner, after, bits)
     if method == "modelAveragingSGD":
         return block_momentum_distributed_learner(
             learner, settings["modelAveragingSGD.blockSize"], 0, use_nestrov_momentum=False,

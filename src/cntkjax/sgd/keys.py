@@ -156,8 +156,8 @@ KEYS: tuple[Key, ...] = (
     _key("gradientBits", Kind.INTEGERS, "(8*sizeof(precision))", "bits of an exchanged gradient, by epoch: 1, up to "
          "16, or 32; a single worker has 1 or all, several the most of all epochs",
          "`data_parallel_distributed_learner(num_quantization_bits=)`", DATA_PARALLEL, least=1),
-    _key("useBufferedAsyncGradientAggregation", Kind.FLAG, "false", "exchange gradients during the next minibatch",
-         "`data_parallel_distributed_learner(use_async_buffered_parameter_update=)`", DATA_PARALLEL),
+    _key("useBufferedAsyncGradientAggregation", Kind.FLAG, "false", "accepted, without effect: gradients are used in "
+         "their own minibatch; CNTK used them later, by a rule that is published nowhere", "", DATA_PARALLEL),
     _key("blockSize", Kind.INTEGER, "(120000 * #workers)", "samples of all workers between two merges of their models",
          "`block_momentum_distributed_learner(block_size=)`", BLOCK_MOMENTUM, least=1),
     _key("blockMomentumAsTimeConstant", Kind.NUMBER, "(-blockSize / log(1 - 1/#workers))", "time constant of the block "

@@ -160,3 +160,22 @@ def test_a_learning_rate_multiplier_scales_the_updates(run):
         change.append([model.find_by_name(name).value for name in ("W", "b")])
     np.testing.assert_allclose(change[1][0] - 0.5, 2 * (change[0][0] - 0.5), rtol=1e-5)
     np.testing.assert_array_equal(change[1][1], change[0][1])
+
+
+def test_the_model_path_may_stand_in_the_sgd_block(run, tmp_path):
+    Path("a.cntk").write_text(CONFIG.replace('modelPath = "net.dnn"', "").replace(
+        "SGD = [", 'SGD = [ modelPath = "in/sgd.dnn" ;'))
+    log = run("Train=[SGD=[maxEpochs=2]]")
+    assert "SGD: Saving checkpoint model 'in/sgd.dnn.1'" in log
+    assert sorted(path.name for path in (tmp_path / "in").iterdir() if path.suffix != ".ckp") == ["sgd.dnn", "sgd.dnn.1"]
+    assert "No further training is necessary." in run()
+
+
+def test_gradients_that_are_to_be_used_later_are_used_at_once_with_a_warning(run):
+    parallel = "ParallelTrain=[parallelizationMethod=DataParallelSGD;DataParallelSGD=[{}]]"
+    plain = run("parallelTrain=true", f"Train=[SGD=[{parallel.format('gradientBits=32')}]]", "modelPath=a.dnn")
+    key = "useBufferedAsyncGradientAggregation=true"
+    log = run("parallelTrain=true", f"Train=[SGD=[{parallel.format(key)}]]", "modelPath=b.dnn")
+    assert "WARNING: useBufferedAsyncGradientAggregation = true: gradients are used in their own minibatch here." in log
+    found, wanted = (re.findall(r"\[Training\] (.*?); total", text) for text in (log, plain))
+    assert found == wanted and len(found) == 2
