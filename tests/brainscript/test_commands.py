@@ -237,3 +237,18 @@ def test_sizes_of_layers_may_be_in_quotes_and_are_numbers(run):
     assert run("command=Train", quoted, "Train=[SGD=[maxEpochs=1]]")[0] == 0
     status, log = run("command=Train", "Train=[SimpleNetworkBuilder=[layerSizes=2:many:2]]", "makeMode=false")
     assert status == 1 and "needs layerSizes = inputs:hidden:...:outputs, not 2:many:2" in log
+
+
+def test_a_network_without_steps_takes_the_samples_of_sequences(run, tmp_path):
+    """As CNTK's command line did; all samples are one minibatch, so that their order matters in the last digit only."""
+
+    def numbers(*arguments):
+        status, log = run("Train=[SGD=[minibatchSize=50]]", *arguments)
+        assert status == 0, log
+        return *epochs(log), *np.fromstring((tmp_path / "out.PosteriorProb").read_text(), sep=" ").reshape(50, 2)
+
+    single = numbers()
+    rows = (tmp_path / "data.ctf").read_text().splitlines()
+    (tmp_path / "data.ctf").write_text("\n".join(f"{i // 4} {row}" for i, row in enumerate(rows)))
+    for found, expected in zip(numbers("makeMode=false"), single, strict=True):
+        assert found == pytest.approx(expected, rel=1e-5)

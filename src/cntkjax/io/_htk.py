@@ -276,11 +276,14 @@ class MasterLabels(_Labels):
     def __init__(self, description: Mapping[str, Any], frame_mode: bool = False) -> None:
         (definition,) = description["input"].values()
         self._is_numbered = "labelMappingFile" not in definition
-        labels = [] if self._is_numbered else [text.split()[0] for _, text in self.lines(definition["labelMappingFile"])]
-        if not labels and not self._is_numbered:
-            self.fail("the label mapping file is empty; write one label per line")
-        self._numbers = {label: i for i, label in enumerate(labels)}
+        self._numbers = {} if self._is_numbered else self._mapping(definition["labelMappingFile"])
         super().__init__(description, frame_mode)
+
+    def _mapping(self, path: str) -> dict[str, int]:
+        labels = [text.split()[0] for _, text in self.lines(path)]
+        if not labels:
+            self.fail("the label mapping file is empty; write one label per line")
+        return {label: i for i, label in enumerate(labels)}
 
     def _utterances(self, path: str) -> Iterator[tuple[str, np.ndarray]]:
         if self._is_numbered:

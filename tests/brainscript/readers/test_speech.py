@@ -73,6 +73,18 @@ def test_frames_of_speech_with_context(speech, capfd, further):
     np.testing.assert_allclose(np.array(found, float), LOSSES, rtol=1e-6)
 
 
+def test_validation_of_truncated_utterances_has_its_own_number_of_pieces(speech, capfd):
+    """As in TIMIT_TrainLSTM, whose log has minibatches of 10 * 10 frames in training, and of 10 in validation."""
+    truncated = ["truncated=true", "Train=[SGD=[minibatchSize=4;maxEpochs=1;numMBsToShowResult=1]]",
+                 "reader=[nbruttsineachrecurrentiter=2]"]
+    validation = ("cvReader=[readerType=HTKMLFReader;features=[dim=6;scpFile=$Data$/all.scp];"
+                  "labels=[mlfFile=$Data$/all.mlf;labelMappingFile=$Data$/states;labelDim=2]]")
+    assert main([*speech, *truncated, validation]) == 0
+    log = capfd.readouterr().err
+    assert "-Minibatch[   1-   1]: CrossEntropyWithSoftmax" in log and log.count(" * 8; EvalClassificationError") == 3
+    assert re.search(r"Final Results: Minibatch\[1-8\]: CrossEntropyWithSoftmax = \S+ \* 32;", log)
+
+
 def minibatch(root, size, **options):
     source = open_reader(root.block("reader"), **options)
     return {info.name: data for info, data in source.next_minibatch(size).items()}
@@ -96,13 +108,27 @@ def test_utterances_and_pieces_of_them(speech):
     assert (features.num_samples, features.num_sequences) == (6, 2)
 
 
+def test_whole_utterances_are_side_by_side_and_short_ones_fill_gaps(speech, tmp_path):
+    script = tmp_path / "all.scp"
+    u0, u1, u2, u3 = script.read_text().splitlines()  # of 5, 7, 9 and 11 frames
+    script.write_text("\n".join((u1, u3, u2, u0.replace(",4]", ",3]"))))
+    labels = (tmp_path / "all.mlf").read_text()
+    (tmp_path / "all.mlf").write_text(re.sub(r"\n400000 500000 \S+", "", labels, count=1))
+    reader = load([*speech, "reader=[frameMode=false;randomize=none;nbruttsineachrecurrentiter=2]"]).block("reader")
+    source = open_reader(reader, once=True)
+    read = [source.next_minibatch(3)[source.streams.features] for _ in range(2)]
+    assert [[len(each) for each in data.as_sequences()] for data in read] == [[7, 11, 4], [9]]
+    assert [data.end_of_sweep for data in read] == [False, True] and not source.next_minibatch(3)
+
+
 NUMBERED = '#!MLF!#\n"*/u0.lab"\n0 5 dr1 0\n.\n"*/u1.lab"\n0 3 dr2 1\n3 7 dr1 0\n.\n'
 
 
 def test_labels_without_a_mapping_file_are_numbers_of_lines_that_count_frames(speech, tmp_path):
     (tmp_path / "regions.mlf").write_text(NUMBERED)
-    regions = 'reader=[randomize=none;frameMode=false;regions=[mlfFile="$Data$/regions.mlf";labelDim=3]]'
-    data = minibatch(load([*speech, regions]), 12)
+    regions = 'reader=[regions=[mlfFile="$Data$/regions.mlf";labelDim=3]]'
+    whole = "reader=[readerType=HTKDeserializers;randomize=none;frameMode=false]"
+    data = minibatch(load([*speech, regions, whole]), 12)
     numbers = [each.toarray().argmax(1).tolist() for each in data["regions"].as_sequences()]
     assert numbers == [[0] * 5, [1] * 3 + [0] * 4]
     assert data["labels"].num_samples == 12

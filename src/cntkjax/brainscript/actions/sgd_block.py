@@ -44,7 +44,8 @@ def settings_of(block: Block, model_path: str, log: Log, pieces: int = 0) -> Blo
             if value is not None and value.content[:1] not in ("[", "{"):
                 around[name] = raw(value)
     precision = block.get("precision")
-    settings = BlockSettings(given, references={} if precision is None else {"precision": raw(precision)}, around=around)
+    references = {} if precision is None else {"precision": raw(precision)}
+    settings = BlockSettings(given, references=references, around=around)
     if settings["useBufferedAsyncGradientAggregation"]:
         log.warn("useBufferedAsyncGradientAggregation = true: gradients are used in their own minibatch here. CNTK "
                  "used them later, by a rule that is published nowhere")

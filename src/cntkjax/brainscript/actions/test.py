@@ -14,7 +14,7 @@ from ...train._sources import next_minibatch
 from ..configuration import Block
 from ..log import Criterion, Log, Sums
 from ..network import Network
-from ..readers import open_reader, streams_of
+from ..readers import open_reader, pieces_of, streams_of
 from .building import read_or_built
 from .parallel_lines import is_parallel
 from .session import Command, criteria, named_nodes
@@ -53,7 +53,9 @@ class Evaluation:
         minibatches.
         Errors: ConfigError if there are no data.
         """
-        source = open_reader(self._reader, once=True, shuffled=False, samples=epoch)
+        source = open_reader(
+            self._reader, once=True, shuffled=False, samples=epoch, piece=size // pieces_of(self._reader)
+        )
         inputs = streams_of(self._nodes, source)
         self._network.forget_epoch()
         whole, since = Sums(self._criteria), Sums(self._criteria)

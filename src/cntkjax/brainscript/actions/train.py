@@ -20,12 +20,12 @@ from ..log import Criterion, Log, TrainingLog
 from ..models import function_of, load_network
 from ..network import Network
 from ..precompute import precompute
-from ..readers import open_reader, streams_of
+from ..readers import open_reader, pieces_of, streams_of
 from .building import built
 from .parallel_lines import initialization, methods
 from .session import Command, criteria, named_nodes
 from .sgd_block import settings_of
-from .test import Evaluation
+from .test import Evaluation, minibatch_size
 
 
 def train(command: Command) -> None:
@@ -40,9 +40,9 @@ def train(command: Command) -> None:
         command.log.line(f"Final model exists: {path}")
         command.log.line("No further training is necessary.")
         return
-    reader = command.reader()
-    source = open_reader(reader)
-    pieces = reader.integer("nbruttsineachrecurrentiter", 1) if source.truncation_length else 0
+    reader, piece = command.reader(), minibatch_size(block.block("SGD") or block)
+    source = open_reader(reader, piece=piece)
+    pieces = pieces_of(reader) if source.truncation_length else 0
     settings = settings_of(block, path, command.log, pieces)
     network, is_restart = _network(command, path)
     names = _criteria(network, settings)
@@ -51,7 +51,7 @@ def train(command: Command) -> None:
         command.log.line(line)
         command.log.line()
     if network.statistics and not is_restart:
-        _precompute(network, command)
+        _precompute(network, command, piece)
     nodes: Any = [network.nodes[name.name] for name in names]
     log = _EpochLog(network, block.block("cvReader"), command.log, names, settings, pieces)
     BlockRun(
@@ -73,17 +73,22 @@ class _EpochLog(TrainingLog):
             partial(methods, settings),
         )
         self._network = network
-        evaluation = None if reader is None else Evaluation(network, names, reader)
-        self.validate = None if evaluation is None else partial(self._validate, evaluation)
+        self.validate = None
+        if reader is not None:
+            evaluation = Evaluation(network, names, reader)
+            self.validate = partial(self._validate, evaluation, pieces_of(reader), max(pieces, 1))
 
     def begins(self, epoch: Epoch, momentum: float) -> None:
         """Begin the averages of an epoch."""
         self._network.forget_epoch()
         super().begins(epoch, momentum)
 
-    def _validate(self, evaluation: Evaluation, size: int) -> list[float]:
-        """Loss and metrics of the validation data, which are logged."""
-        sums = evaluation.run(size)
+    def _validate(self, evaluation: Evaluation, pieces: int, trained: int, size: int) -> list[float]:
+        """Loss and metrics of the validation data, which are logged.
+
+        `pieces`, `trained`: pieces of sequences in a minibatch of these data, and of the training, which has `size`.
+        """
+        sums = evaluation.run(size // trained * pieces)
         self.validated(sums)
         return sums.averages()
 
@@ -153,7 +158,7 @@ def _with_gradient(network: Network, loss: str, parameters: set[str]) -> int:
     return len(needed)
 
 
-def _precompute(network: Network, command: Command) -> None:
+def _precompute(network: Network, command: Command, piece: int) -> None:
     log = command.log
     log.line(f"Precomputing --> {len(network.statistics)} PreCompute nodes found.")
     log.line()
@@ -161,7 +166,7 @@ def _precompute(network: Network, command: Command) -> None:
     for name in dict.fromkeys([*network.reached(roots), *network.statistics]):
         if name in network.statistics:
             log.line(f"\t{name} = {network.statistics[name][0]}()")
-    precompute(network, open_reader(command.reader(), once=True, shuffled=False))
+    precompute(network, open_reader(command.reader(), once=True, shuffled=False, piece=piece))
     log.line()
     log.line("Precomputing --> Completed.")
     log.line()

@@ -27,7 +27,8 @@ def write(command: Command) -> None:
     """Write the values of output nodes: to ``outputPath.NODE``, or to the console for ``-``."""
     network = read_or_built(command)
     source = open_reader(
-        command.reader(), once=True, shuffled=False, samples=command.block.integer("epochSize", 0)
+        command.reader(), once=True, shuffled=False, samples=command.block.integer("epochSize", 0),
+        piece=minibatch_size(command.block),
     )
     with ExitStack() as stack:
         writers, where = _writers(network, command, stack)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .opening import Source, open_reader, streams_of
+from .opening import Source, open_reader, pieces_of, streams_of
 
-__all__ = ["Source", "open_reader", "streams_of"]
+__all__ = ["Source", "open_reader", "pieces_of", "streams_of"]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...io import INFINITELY_REPEAT, MinibatchSource, StreamInformation
+from ...io import INFINITELY_REPEAT, StreamInformation
 from ...ops import combine
 from ...ops.functions import Function
 from ...sgd import ConfigError
 from ...sgd.keys import nearest
 from ...variables import Variable
 from ..configuration import Block, assignments, elements, inside
+from .files import FileSource, UtteranceSource
 from .images import base64_deserializer, image_deserializer, image_reader
 from .sentences import Corpus, SentenceSource
 from .speech import feature_deserializers, label_deserializers, lattice_deserializers, speech_deserializers
@@ -19,7 +20,7 @@ from .text import text_deserializer
 from .words import language_corpus, understanding_corpus
 
 Deserializer = Callable[[Block], Sequence[Any]]
-Source = MinibatchSource | SentenceSource
+Source = FileSource | SentenceSource
 
 DESERIALIZERS: Mapping[str, Deserializer] = {
     "CNTKTextFormatDeserializer": text_deserializer, "ImageDeserializer": image_deserializer,
@@ -41,15 +42,16 @@ _RANDOMIZATION = ("randomize", "randomizationWindow", "sampleBasedRandomizationW
 
 
 def open_reader(
-    block: Block, *, once: bool = False, shuffled: bool = True, samples: int = 0, whole: bool = False
+    block: Block, *, once: bool = False, shuffled: bool = True, samples: int = 0, whole: bool = False, piece: int = 0
 ) -> Source:
     """The source of a reader block.
 
     `once`: it ends after a sweep. `shuffled`: False reads the data in their order, whatever the block says. `samples`:
-    it ends after so many, if not 0. `whole`: sequences are whole, whatever the block says.
+    it ends after so many, if not 0. `whole`: sequences are whole, whatever the block says. `piece`: the length of the
+    pieces of truncated sequences if the block, and those around it, have none.
     Errors: ConfigError for keys and values that cannot be used; those of the source for files that cannot be read.
     """
-    source = _sentences(block) or _files(block, once, shuffled, whole)
+    source = _sentences(block) or _files(block, once, shuffled, 0 if whole else _truncation(block, piece), whole)
     if samples and isinstance(source, SentenceSource):
         source.begin_epoch(samples)
     elif samples:
@@ -64,14 +66,18 @@ def _sentences(block: Block) -> SentenceSource | None:
     return None if read is None else SentenceSource(read(block))
 
 
-def _files(block: Block, once: bool, shuffled: bool, whole: bool) -> MinibatchSource:
+def _files(block: Block, once: bool, shuffled: bool, truncation: int, whole: bool) -> FileSource:
     deserializers = _deserializers(block)
     window = _window(block) if shuffled else {"randomize": False}
-    return MinibatchSource(
-        deserializers, max_sweeps=1 if once else INFINITELY_REPEAT, frame_mode=not whole and _reads_frames(block),
-        randomization_seed=block.integer("randomizationSeed", 0),
-        truncation_length=0 if whole else _truncation(block), **window,
-    )
+    options: dict[str, Any] = window | {
+        "max_sweeps": 1 if once else INFINITELY_REPEAT, "frame_mode": not whole and _reads_frames(block),
+        "randomization_seed": block.integer("randomizationSeed", 0),
+        "truncation_length": truncation,
+    }
+    is_old = block.own("deserializers") is None and block.text("readerType").lower().startswith("htkmlf")
+    if is_old and not (whole or truncation or options["frame_mode"]):
+        return UtteranceSource(deserializers, block.integer("nbruttsineachrecurrentiter", 1), **options)
+    return FileSource(deserializers, **options)
 
 
 def _deserializers(block: Block) -> list[Any]:
@@ -118,17 +124,22 @@ def _window(block: Block) -> dict[str, Any]:
     return {"randomization_window_in_chunks": size}
 
 
-def _truncation(block: Block) -> int:
+def _truncation(block: Block, piece: int) -> int:
     """The length of the pieces that sequences are cut into; 0 if they are whole."""
     if not block.flag("truncated", False):
         return 0
     if length := block.integer("truncationLength", 0):
         return length
     sizes = (block.block("SGD") or block).integers("minibatchSize")
-    if not sizes:
+    if not sizes and not piece:
         raise ConfigError(f"{block.path()} is truncated, but has no length of pieces: give truncationLength or "
                           "minibatchSize")
-    return sizes[0]
+    return sizes[0] if sizes else piece
+
+
+def pieces_of(block: Block) -> int:
+    """How many pieces of minibatchSize a minibatch of truncated sequences has; 1 if they are not truncated."""
+    return block.integer("nbruttsineachrecurrentiter", 1) if block.flag("truncated", False) else 1
 
 
 def streams_of(nodes: Sequence[Variable | Function], source: Source) -> dict[Any, StreamInformation]:
@@ -143,9 +154,8 @@ def streams_of(nodes: Sequence[Variable | Function], source: Source) -> dict[Any
             raise ConfigError(f"the reader has no input {variable.name}, which the network needs; its inputs are "
                               f"{', '.join(streams)}: name one of them {variable.name}")
         found[variable] = info
-    if isinstance(source, SentenceSource):
-        source.has_steps = any(len(variable.dynamic_axes) > 1 for variable in found)
+    source.has_steps = any(len(variable.dynamic_axes) > 1 for variable in found)
     return found
 
 
-__all__ = ["Source", "open_reader", "streams_of"]
+__all__ = ["Source", "open_reader", "pieces_of", "streams_of"]
