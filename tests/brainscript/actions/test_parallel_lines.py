@@ -3,6 +3,9 @@
 import pytest
 
 from cntkjax.brainscript.actions import parallel_lines
+from cntkjax.brainscript.actions.sgd_block import settings_of
+from cntkjax.brainscript.configuration import load
+from cntkjax.brainscript.log import Log
 from cntkjax.sgd import SGD
 
 MERGING = ("Parallel training (2 workers) using BlockMomentumSGD with block momentum = 0.5000, block momentum time "
@@ -28,3 +31,16 @@ def test_lines_are_those_of_cntk(monkeypatch, block, expected):
     settings = SGD.parse(text).settings
     assert (parallel_lines.initialization(settings), *parallel_lines.methods(settings, 2)) == expected
     assert parallel_lines.methods(settings, 1) == ("", "")
+
+
+@pytest.mark.parametrize("block", [
+    "BlockMomentumSGD;BlockMomentumSGD=[blockSizePerWorker=2048]",
+    "BlockMomentumSGD;BlockMomentumSGD=[syncPeriod=1024*2]",
+    "ModelAveragingSGD;ModelAveragingSGD=[SyncFrequencyInFrames=2048]",
+])
+def test_sizes_of_blocks_may_be_those_of_a_worker(monkeypatch, block, capfd):
+    monkeypatch.setattr(parallel_lines.workers, "size", lambda: 2)
+    train = load(["parallelTrain=true", f"SGD=[maxEpochs=3;ParallelTrain=[parallelizationMethod={block}]]"])
+    settings = settings_of(train, "m.dnn", Log())
+    method = settings["parallelizationMethod"]
+    assert settings[f"{method}.blockSize"] == 4096 and "WARNING" not in capfd.readouterr().err

@@ -15,6 +15,7 @@ from .parallel_lines import is_parallel
 
 _BLOCKS = {section[-1].lower(): section for section in SECTIONS if section}
 _NOT_INHERITED = ("tracelevel",)  # of the package's own messages
+_PER_WORKER = ("blockSizePerWorker", "syncPeriod", "syncFrequencyInFrames")  # other names of blockSize / #workers
 _IGNORED = ("numSubminiBatches", "randomSeedOffset", "executionEngine", "maxTempMemSizeInSamples", "type")
 
 
@@ -54,7 +55,7 @@ def settings_of(block: Block, model_path: str, log: Log, pieces: int = 0) -> Blo
 
 def _assignments(block: Block, section: tuple[str, ...], log: Log) -> Iterator[Assignment]:
     """The keys of a block and those inside it; others are warned about."""
-    known = [key.name for key in KEYS] + [name for part in SECTIONS for name in part] + list(_IGNORED)
+    known = [key.name for key in KEYS] + [name for part in SECTIONS for name in part] + [*_IGNORED, *_PER_WORKER]
     for warning in block.unknown(known):
         log.warn(warning)
     for entry in block:
@@ -67,6 +68,10 @@ def _assignments(block: Block, section: tuple[str, ...], log: Log) -> Iterator[A
             belongs = any(key.name.lower() == name and key.section[: len(section)] == section for key in KEYS)
             value = raw(block.expanded(entry))
             yield Assignment(entry.name, str(entry.place), section if belongs else (), value)
+        elif name in (each.lower() for each in _PER_WORKER):
+            value = raw(block.expanded(entry))
+            size = as_raw(f"({value.text}) * #workers", value.place())
+            yield Assignment("blockSize", str(entry.place), section, size)
 
 
 def raw(text: Text) -> Raw:
