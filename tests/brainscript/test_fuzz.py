@@ -105,6 +105,10 @@ def test_mutated_texts_give_errors_with_places_or_networks(language, tmp_path, m
         assert time.process_time() - start < 30, f"seed {seed} takes too long\n{broken}"
 
 
+def test_a_command_without_an_action_is_not_described(tmp_path):
+    read_configuration(CONFIG.replace('action = "train"', "action ="), tmp_path)
+
+
 @pytest.mark.parametrize("text", [
     "x = [1..1000000000]", "x = array[0..1000000000] (i => i)", "x[i:0..1000000000] = i",
     "f (n) = f (n) + f (n)\nx = f (1)", "f (n, t) = if n == 0 then t else f (n - 1, t + t)\nx = f (60, \"a\")",

@@ -13,6 +13,8 @@ from .configuration import Block, load
 from .describe import describe
 from .log import Log
 
+_INTERRUPTED = 130  # as of a program that SIGINT ends
+
 USAGE = """\
 usage: cntk configFile=FILE[+FILE...] [key=value ...]
 
@@ -32,6 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ConfigError, OSError, RuntimeError, ValueError, TypeError, ImportError) as error:
         print(f"EXCEPTION occurred: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from the last checkpoint", file=sys.stderr)
+        return _INTERRUPTED
     return 0
 
 

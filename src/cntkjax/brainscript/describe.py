@@ -17,7 +17,7 @@ def describe(root: Block, log: Log) -> Iterator[str]:
     """The lines about the networks of all commands that build one. Errors: ConfigError if there is none."""
     found = False
     for block in command_blocks(root):
-        if block.array("action")[0].lower().startswith("train") and has_builder(block):
+        if any(action.lower().startswith("train") for action in block.array("action")) and has_builder(block):
             found = True
             yield f"{block.name}:"
             yield from lines_of(built(Command(block, log)))

@@ -171,6 +171,15 @@ def test_the_model_path_may_stand_in_the_sgd_block(run, tmp_path):
     assert "No further training is necessary." in run()
 
 
+def test_the_sgd_block_may_stand_outside_of_the_command(run):
+    """As in Speech/DNN/DiscriminativePreTraining, whose commands have models of their own."""
+    settings = re.search(r"(?s)SGD = \[.*?\n    \]\n", CONFIG)[0]
+    inner = CONFIG.replace(settings, 'modelPath = "command.dnn"')
+    Path("a.cntk").write_text(inner.replace('modelPath = "net.dnn"', settings))
+    run()
+    assert Path("command.dnn").is_file()
+
+
 def test_gradients_that_are_to_be_used_later_are_used_at_once_with_a_warning(run):
     parallel = "ParallelTrain=[parallelizationMethod=DataParallelSGD;DataParallelSGD=[{}]]"
     plain = run("parallelTrain=true", f"Train=[SGD=[{parallel.format('gradientBits=32')}]]", "modelPath=a.dnn")

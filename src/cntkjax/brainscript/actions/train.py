@@ -31,7 +31,8 @@ from .test import Evaluation, minibatch_size
 def train(command: Command) -> None:
     """Train a network, from its last checkpoint if there is one."""
     block = command.block
-    path = (block.block("SGD") or block).text("modelPath")  # old configurations have it in SGD
+    sgd = block.block("SGD")
+    path = (sgd if sgd is not None and "modelPath" in sgd else block).text("modelPath")  # old ones have it in SGD
     if not block.flag("makeMode", True):
         if workers.rank() == 0:
             _remove(path)
@@ -40,7 +41,7 @@ def train(command: Command) -> None:
         command.log.line(f"Final model exists: {path}")
         command.log.line("No further training is necessary.")
         return
-    reader, piece = command.reader(), minibatch_size(block.block("SGD") or block)
+    reader, piece = command.reader(), minibatch_size(sgd or block)
     source = open_reader(reader, piece=piece)
     pieces = pieces_of(reader) if source.truncation_length else 0
     settings = settings_of(block, path, command.log, pieces)
