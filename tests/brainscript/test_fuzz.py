@@ -106,7 +106,8 @@ def test_mutated_texts_give_errors_with_places_or_networks(language, tmp_path, m
 
 
 def test_a_command_without_an_action_is_not_described(tmp_path):
-    read_configuration(CONFIG.replace('action = "train"', "action ="), tmp_path)
+    with pytest.raises(ConfigError, match="no command that builds a network"):
+        read_configuration(CONFIG.replace('action = "train"', "action ="), tmp_path)
 
 
 @pytest.mark.parametrize("text", [
