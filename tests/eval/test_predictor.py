@@ -45,7 +45,7 @@ def close(actual, expected):
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6 * np.abs(b).max())
 
 
-BACKENDS = ["jax", "onnxruntime"]
+BACKENDS = ["jax", "onnxruntime", "fastest"]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -105,19 +105,18 @@ def test_several_inputs_and_chosen_outputs():
 
 
 def test_warm_compiles_what_requests_need():
-    f = mlp()
-    predict = C.Predictor(f)
+    predict = C.Predictor(images())
     predict.warm(batch=[1, 8])
-    program = predict._backend.program
+    program = predict._program.program
     number = len(program.executables)
-    predict(data(1, 6))
-    predict(data(8, 6))
-    assert len(program.executables) == number
+    predict(data(1, 2, 8, 8))
+    predict(data(8, 2, 8, 8))
+    assert len(program.executables) == number > 0
     sequences = C.Predictor(tagger())
     sequences.warm(batch=2, lengths=[3, 6])
-    number = len(sequences._backend.program.executables)
+    number = len(sequences._program.program.executables)
     sequences(words(6, 6))
-    assert len(sequences._backend.program.executables) == number
+    assert len(sequences._program.program.executables) == number
 
 
 def test_warm_names_an_input_of_a_free_dimension():
@@ -246,3 +245,18 @@ def test_a_stream_carries_states_from_piece_to_piece():
         first(words(2, 2))
     with pytest.raises(ValueError, match="piece by piece"):
         C.Predictor(mlp()).stream()
+
+
+def test_the_fastest_backend_computes_what_onnx_cannot():
+    x = C.input_variable(3, is_sparse=True)
+    f = C.layers.Dense(2)(x)
+    predict = C.Predictor(f, backend="fastest")
+    close(predict({x: C.Value.one_hot([1, 2], 3)}), f.eval({x: C.Value.one_hot([1, 2], 3)}))
+
+
+def test_the_fastest_backend_is_chosen_once_for_each_shape():
+    f = images()
+    predict = C.Predictor(f, backend="fastest")
+    answers = [predict(np.ones((n, 2, 8, 8), np.float32)) for n in (1, 3, 1)]
+    assert list(predict._direct) == [(1, 2, 8, 8), (3, 2, 8, 8)]
+    np.testing.assert_array_equal(answers[0], answers[2])

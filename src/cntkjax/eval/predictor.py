@@ -25,8 +25,8 @@ from ..ops._operand import as_list
 from ..ops.functions import Function
 from ..variables import Variable
 from ._batching import Request, RequestQueue
+from ._faster import exported_prediction, faster
 from ._folding import fold_batch_normalization
-from ._onnxruntime import OnnxPrediction
 
 Output: TypeAlias = "Function | Variable"
 
@@ -45,10 +45,11 @@ class Predictor:
     `outputs`: those to compute, by default all. `max_batch`, `max_delay`, `max_queue`: how requests of `submit` are
     joined: up to this many samples or sequences, which come within this many seconds; how many requests may wait.
     `backend`: "onnxruntime" runs the function's ONNX export in ONNX Runtime on the CPU
-    (``pip install 'cntkjax[onnxruntime]'``), which is often faster for small batches.
+    (``pip install 'cntkjax[onnxruntime]'``), which is often faster for small batches; "fastest" compares both at the
+    first request of each shape, and goes on with the one that took less time.
 
-    Errors: ValueError for outputs that are not part of the graph; with "onnxruntime" ImportError, and ExportError that
-            names the node which has no equivalent in ONNX.
+    Errors: ValueError for outputs that are not part of the graph; ImportError without ONNX Runtime; with "onnxruntime"
+            ExportError that names the node which has no equivalent in ONNX ("fastest" then computes it as "jax" does).
 
     >>> import cntkjax as C
     >>> x = C.input_variable(2)
@@ -62,21 +63,21 @@ class Predictor:
 
     def __init__(
         self, function: Function, outputs: Output | Iterable[Output] | None = None, max_batch: int = 32,
-        max_delay: float = 0.002, max_queue: int = 1024, backend: Literal["jax", "onnxruntime"] = "jax",
+        max_delay: float = 0.002, max_queue: int = 1024, backend: Literal["jax", "onnxruntime", "fastest"] = "jax",
     ) -> None:
-        if backend not in ("jax", "onnxruntime"):
-            raise ValueError(f"there is no backend {backend!r}: it is 'jax' or 'onnxruntime'")
+        if backend not in ("jax", "onnxruntime", "fastest"):
+            raise ValueError(f"there is no backend {backend!r}: it is 'jax', 'onnxruntime' or 'fastest'")
         requested = function._requested(outputs)
         self._keys: list[Any] = list(requested) if outputs is None else as_list(outputs)
         self.function: Function = combine(requested)
         arguments = {v: v for v in self.function.arguments}
         self._frozen: Function = self.function.clone("freeze", arguments)
-        self._backend: Prediction | OnnxPrediction
-        if backend == "onnxruntime":
-            self._backend = OnnxPrediction(self._frozen)
-        else:
+        exported = exported_prediction(self._frozen, required=backend != "fastest") if backend != "jax" else None
+        self._program: Prediction | None = None
+        if backend != "onnxruntime":
             fold_batch_normalization(self._frozen)
-            self._backend = Prediction(self._frozen.outputs)
+            self._program = Prediction(self._frozen.outputs)
+        self._backend = faster(self._program, exported)
         self._argument = self.arguments[0] if self._backend.is_direct else None
         self._direct: dict[tuple[int, ...], Call] = {}  # by the shape of the array
         self._batching = max_batch, max_delay, max_queue
@@ -107,17 +108,19 @@ class Predictor:
             call = self._direct.get(array.shape)
             if call is not None:
                 return self._answer(call(array))
-        return self._bind(self._feeds(arguments))
+        return self._answer(self._values(self._feeds(arguments)))
 
-    def _bind(self, feeds: Feeds) -> Any:
-        """The answer, after binding the executable for the shape."""
+    def _values(self, feeds: Feeds) -> Sequence[Any]:
+        """The values of the outputs, after binding the executable for the shape of a single array."""
+        if self._argument is None:
+            return self._backend(feeds)
         ((_, feed),) = feeds.items()
         assert isinstance(feed, Ragged)
         array = np.ascontiguousarray(feed.data)
         call = self._direct.get(array.shape) or self._backend.direct(array)
         if len(self._direct) < _MOST_SHAPES:
             self._direct[array.shape] = call
-        return self._answer(call(array))
+        return call(array)
 
     def _feeds(self, arguments: Any) -> Feeds:
         return self.function._feeds(arguments, self.function.outputs)
@@ -165,11 +168,10 @@ class Predictor:
 
     def _run_joined(self, requests: Sequence[Feeds]) -> list[Any]:
         if len(requests) == 1:
-            (feeds,) = requests
-            return [self._answer(self._backend(feeds)) if self._argument is None else self._bind(feeds)]
+            return [self._answer(self._values(requests[0]))]
         parts = {v: [request[v] for request in requests] for v in requests[0]}
         joined = {v: Ragged.concatenate(feeds) for v, feeds in parts.items()}  # type: ignore[arg-type]
-        values = self._backend(joined)
+        values = self._values(joined)
         sizes = (feed.num_sequences for feed in next(iter(parts.values())))  # type: ignore[union-attr]
         ranges = pairwise(accumulate(sizes, initial=0))
         return [self._answer([value[begin:end] for value in values]) for begin, end in ranges]
@@ -186,17 +188,17 @@ class Predictor:
         >>> [float(step([[value]])[0].item()) for value in (1, 2, 3)]
         [1.0, 3.0, 6.0]
         """
-        backend = self._backend
-        if not self._has_sequences or not isinstance(backend, Prediction):
+        program = self._program
+        if not self._has_sequences or program is None:
             raise ValueError(explain(
                 f"{self.function!r} cannot be computed piece by piece: it has no sequences, or runs in ONNX Runtime",
-                fix='call stream for a function with a sequence axis and backend="jax"',
+                fix='call stream for a function with a sequence axis and backend="jax" or "fastest"',
             ))
         memory, begins = Memory(), [True]
 
         def step(arguments: Any) -> Any:
             feeds = {v: _piece(v, feed, begins[0]) for v, feed in self._feeds(arguments).items()}
-            values = backend(feeds, memory)
+            values = program(feeds, memory)
             begins[0] = False
             return self._answer(values)
 

@@ -15,6 +15,7 @@ from ..lower.carry import Memory
 from ..xla.platform import matmul_precision
 from ..xla.versions import double_precision
 from .evaluation import evaluation_body
+from .few_rows import MOST_ROWS, few_rows
 from .fixed_leaves import FixedLeaves, FixedLeavesProgram
 from .minibatch import Feeds, PackedMinibatch, arguments_in_order
 from .program import Program
@@ -69,9 +70,13 @@ class Prediction:
     def direct(self, example: np.ndarray) -> Call:
         """A function that computes the outputs for arrays of the shape and type of an example.
 
-        It calls the executable for that shape with what is bound to it here; only if `is_direct`.
+        It calls the executable for that shape with what is bound to it here, or NumPy where that takes less time; only
+        if `is_direct`.
         Shapes: example [batch, *shape]; returned are arrays [batch, *shape of the output], of their own.
         """
+        by_numpy = few_rows(self.plan, self.leaves) if len(example) <= MOST_ROWS else None
+        if by_numpy is not None:
+            return by_numpy
         minibatch = self._packed({self.plan.arguments[0]: Ragged(example, None)}, Memory())
         assert minibatch.batch is not None
         count, size, is_double = len(example), minibatch.batch.size, self.plan.is_double

@@ -1,0 +1,98 @@
+"""Dense layers for a few samples, computed by NumPy, are those of `eval`; everything else is left to XLA."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+from cntkjax.engine.run.few_rows import MOST_ROWS, few_rows
+from cntkjax.engine.run.prediction import Prediction
+
+RNG = np.random.default_rng(3)
+dense = C.layers.Dense
+
+
+def by_numpy(function):
+    prediction = Prediction(function.outputs)
+    return few_rows(prediction.plan, prediction.leaves)
+
+
+def network(*activations, shape=4):
+    layers = [dense(5, activation=a, init_bias=0.3) for a in activations]
+    return C.layers.Sequential(layers)(C.input_variable(shape))
+
+
+MODELS = {
+    "activations": network(C.relu, C.tanh, C.sigmoid, C.exp, C.softmax),
+    "log_softmax": network(C.log_softmax),
+    "ranks": dense((2, 3), activation=C.relu)(C.input_variable((3, 2))),
+    "scaled": C.layers.Sequential([C.layers.Dropout(0.5), dense(3), lambda h: 2 - C.abs(-h) * C.constant([1, 2, 3])])(
+        C.input_variable(4)),
+    "residual": C.layers.ResNetBlock(dense(4, activation=C.tanh))(C.input_variable(4)),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("rows", [1, 7])
+def test_the_numbers_are_those_of_eval(name, rows):
+    f = MODELS[name]
+    batch = RNG.standard_normal((rows, *f.arguments[0].shape)).astype(np.float32)
+    (value,) = by_numpy(f)(batch)
+    expected = f.eval(batch)
+    assert value.dtype == np.float32 and value.shape == expected.shape
+    np.testing.assert_allclose(value, expected, rtol=2e-6, atol=1e-6 * np.abs(expected).max())
+
+
+def test_double_precision_is_computed_in_it():
+    with C.default_options(dtype=np.float64):
+        f = network(C.tanh, C.sigmoid)
+    batch = RNG.standard_normal((2, 4))
+    (value,) = by_numpy(f)(batch)
+    np.testing.assert_allclose(value, f.eval(batch), rtol=1e-13)
+
+
+def test_several_outputs_are_arrays_of_their_own():
+    h = network(C.relu)
+    f = C.combine([h, C.dropout(h, 0.5)])
+    batch = np.ones((2, 4), np.float32)
+    before, after = by_numpy(f)(batch)
+    np.testing.assert_array_equal(before, after)
+    before += 1
+    assert not np.shares_memory(before, after)
+
+
+def test_numbers_that_overflow_give_no_warning():
+    batch = np.array([[1e30, -1e30, np.inf, np.nan]], np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        by_numpy(network(C.exp, C.sigmoid, C.log_softmax))(batch)
+
+
+def different_lookup():
+    x = C.input_variable((2, 4))
+    return C.times(x, C.parameter((4, 3)))  # an axis that is mapped
+
+
+def aligned_with_the_batch():
+    x = C.input_variable((2, 4))
+    return x + C.reduce_sum(x, axis=0)
+
+
+@pytest.mark.parametrize("f", [
+    different_lookup(), aligned_with_the_batch(), dense(1024)(C.input_variable(1024)),
+    C.layers.Convolution((3, 3), 2)(C.input_variable((1, 5, 5))), C.softmax(C.input_variable((2, 3))),
+    C.random.uniform_like(C.input_variable(3)) + dense(3)(C.input_variable(2)),
+    dense(2)(C.sequence.input_variable(3)),
+], ids=str)
+def test_other_functions_are_left_to_xla(f):
+    assert by_numpy(f) is None
+
+
+def test_a_predictor_leaves_large_batches_to_xla():
+    f = network(C.relu)
+    predict = C.Predictor(f)
+    for rows, executables in ((1, 0), (MOST_ROWS, 0), (MOST_ROWS + 1, 1)):
+        batch = RNG.standard_normal((rows, 4)).astype(np.float32)
+        np.testing.assert_allclose(predict(batch), f.eval(batch), rtol=1e-5, atol=1e-6)
+        assert len(predict._program.program.executables) == executables
