@@ -33,7 +33,7 @@ test-browser: .venv/test.stamp  ## `cntkjax view` and the site in Chromium, whic
 
 test-ports: .venv/test.stamp  ## models ported to PyTorch and Keras 3, which get an environment of their own
 	$(VENV) -m venv .venv/ports
-	.venv/ports/bin/python -m pip install -q "jax[cpu]" "keras>=3.15" numpy pytest "safetensors>=0.4" torch
+	.venv/ports/bin/python -m pip install -q "jax[cpu]" "keras>=3.15" numpy pytest "safetensors>=0.4" "torch==2.13.*"  # a +cpu wheel, where pip finds one
 	CNTKJAX_PORTS_PYTHON=.venv/ports/bin/python $(VENV) -m pytest tests/porting
 
 test-gpu: .venv/test.stamp  ## everything on the GPU against the CPU; where there is none, it says so and rehearses on the CPU

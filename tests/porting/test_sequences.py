@@ -1,13 +1,11 @@
-"""Models of sequences, the golden models and the networks of tests/networks are ported; some are refused by a node."""
+"""Models of sequences and the golden models are ported; some are refused by a node."""
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import cntkjax as C
-from cntkjax.porting import TARGETS, PortError, port
-from tests.networks.record import NETWORKS
+from cntkjax.porting import PortError, port
 
 from .packages import passed, python_with
 
@@ -102,31 +100,6 @@ def test_golden_models_compute_the_same_or_are_refused(target, tmp_path):
             with pytest.raises(PortError, match=REFUSED[path.stem]):
                 port(model, target, tmp_path / path.stem)
     assert passed(tmp_path, python) == ported
-
-
-class Built(Exception):
-    """The model whose training would begin."""
-
-
-class WithoutTraining:
-    """The package, for networks that are to be built only."""
-
-    def __getattr__(self, name):
-        return getattr(C, name)
-
-    def Trainer(self, model, *_):
-        raise Built(model)
-
-
-@pytest.mark.parametrize("network", [n for n in NETWORKS if n.__name__ != "style_transfer"], ids=lambda n: n.__name__)
-def test_networks_have_a_source(network):
-    with pytest.raises(Built) as built:
-        network(WithoutTraining())
-    (model,) = built.value.args
-    for target in TARGETS.values():
-        source, weights = target.write(model, network.__name__)
-        compile(source, "model.py", "exec")
-        assert sum(v.size for v in weights.values()) >= sum(np.prod(p.shape) for p in model.parameters)
 
 
 def test_a_recurrence_is_the_layer_of_the_library(tmp_path):

@@ -34,9 +34,9 @@ def few_rows(plan: Plan, leaves: Sequence[Any]) -> Call | None:
     values: dict[Edge, Samples] = {v: np.asarray(a) for v, a in zip(plan.leaves, leaves, strict=True) if a is not None}
     places = {v: i for i, v in enumerate([*plan.arguments, *(node.node_outputs[0] for node in plan.nodes)])}
     steps = [_step(node, values, places) for node in plan.nodes]
-    outputs = [places[v] for v in plan.outputs]
-    if None in steps or len(set(outputs)) < len(outputs):
+    if None in steps or len(set(plan.outputs)) < len(plan.outputs):
         return None
+    outputs = [places[v] for v in plan.outputs]
 
     def call(array: Samples) -> list[Samples]:
         computed = [array]
