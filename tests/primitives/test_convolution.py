@@ -2,11 +2,15 @@
 
 import re
 
+import jax
 import numpy as np
 import pytest
 
 import cntkjax as C
+from cntkjax.engine.xla.platform import lowering_for
 from cntkjax.graph.errors import ShapeError
+from cntkjax.primitives._window import place
+from cntkjax.primitives.convolution import _transposed, _xla_convolution
 from tests.primitives.windows import check_gradient, normal, variable, windows
 
 
@@ -144,6 +148,35 @@ class TestTransposedConvolution:
         assert convolution.shape == small.shape
         np.testing.assert_allclose(np.sum(f.eval({x: small}) * big), np.sum(small * convolution), rtol=1e-10)
         check_gradient(f, {x: small}, [x, W])
+
+    @pytest.mark.parametrize(("kernel", "windows"), [
+        ((3, 2, 2, 4), [place(8, 2, 2), place(16, 4, 4)]),
+        ((3, 2, 4, 6), [place(8, 4, 2, auto=True), place(11, 6, 3, auto=True)]),
+        ((2, 3, 4, 2), [place(9, 4, 2, before=1, after=2), place(7, 2, 1)]),
+        ((2, 4, 3, 2, 1), [place(8, 3, 2), place(7, 2, 3), place(4, 1, 1)]),
+        ((2, 3, 4), [place(30, 4, 4, before=-3, after=-2)]),
+        ((2, 1, 3, 3), [place(9, 3, 2, dilation=2), place(8, 3, 1)]),
+    ])
+    def test_values_and_gradients_are_those_of_the_transpose_of_what_xla_convolves(self, kernel, windows):
+        """With a channel for each place between two strides, as on CPUs, and as on GPUs."""
+        w, x = (normal(*shape).astype(np.float32) for shape in (kernel, (2, *(k.count for k in windows), kernel[0])))
+        lengths = [(k.count - 1) * k.stride + k.extent - k.before - k.after for k in windows]
+        d = normal(2, *lengths, kernel[1]).astype(np.float32)
+        convolution = lambda d, w: _xla_convolution(d, w, windows)  # noqa: E731
+        (y,) = jax.linear_transpose(lambda d: convolution(d, w), d)(x)
+        dx, pull = jax.vjp(lambda w: convolution(d, w), w)
+        for platform in ("cpu", "gpu"):
+            with lowering_for(platform):
+                value, gradient = jax.vjp(lambda x, w: _transposed(x, w, tuple(windows)), x, w)
+                for actual, expected in zip((value, *gradient(d)), (y, dx, *pull(x)), strict=True):
+                    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-4)
+
+    def test_no_zeros_are_multiplied_where_the_stride_divides_the_window(self):
+        x, w = np.zeros((1, 3, 3, 2), np.float32), np.zeros((2, 5, 4, 4), np.float32)
+        windows = (place(8, 4, 2, auto=True),) * 2
+        with lowering_for("cpu"):
+            text = jax.jit(lambda x, w: _transposed(x, w, windows)).lower(x, w).as_text()
+        assert text.count("stablehlo.convolution") == 1 and "lhs_dilate = [1, 1]" in text
 
     def test_output_shape_is_checked_and_kept(self):
         x, W = C.input_variable((3, 8, 9)), C.parameter((3, 4, 3, 3), init=1.0)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
+from functools import partial, reduce
 from itertools import product
 from math import prod
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -215,7 +216,7 @@ class Convolution(_Convolving):
             w = w[None]
         if attrs["transpose"]:
             out = attrs["outputShape"][1:] or self.transposed_lengths(attrs, w.shape[1:], shape)
-            result = _transposed(data, w, self.windows(attrs, w.shape[1:], (w.shape[1], *out))[1:])
+            result = _transposed(data, w, tuple(self.windows(attrs, w.shape[1:], (w.shape[1], *out))[1:]))
         else:
             windows = self.windows(attrs, w.shape[1:], shape)
             if attrs["groups"] > 1 and attrs["autoPadding"][-1]:
@@ -307,14 +308,57 @@ def _sliding(x: Array, w: Array, windows: Sequence[Window]) -> Array:
     return result.reshape(*result.shape[:-2], -1)
 
 
-def _transposed(x: Array, w: Array, windows: Sequence[Window]) -> Array:
-    """The transpose of a convolution: [n, *positions, C], [C, O, *window] -> [n, *spatial, O]."""
+@partial(jax.custom_vjp, nondiff_argnums=(2,))
+def _transposed(x: Array, w: Array, windows: tuple[Window, ...]) -> Array:
+    """The transpose of a convolution: [n, *positions, C], [C, O, *window] -> [n, *spatial, O].
+
+    Its gradients are those of the convolution, with what is given for the result as the operand: XLA:CPU takes 119 ms
+    for the gradients of what stands here, for 2x2 with strides of 2 on [16, 16, 16, 64], and 10 for these.
+    """
+    if lowering().transposed_by_phases and all(k.dilation == 1 for k in windows) and (
+        len(windows) > 2 or all(k.size % k.stride == 0 for k in windows)
+    ):
+        return _by_phases(x, w, windows)
     padding = [(k.extent - 1 - k.before, k.extent - 1 - k.after) for k in windows]
     return lax.conv_general_dilated(
         x, _window_first(jnp.flip(w.swapaxes(0, 1), range(2, w.ndim))), [1] * len(windows), padding,
         lhs_dilation=[k.stride for k in windows], rhs_dilation=[k.dilation for k in windows],
         dimension_numbers=_dimensions(x.ndim),
     )
+
+
+def _transposed_forward(x: Array, w: Array, windows: tuple[Window, ...]) -> tuple[Array, tuple[Array, Array]]:
+    return _transposed(x, w, windows), (x, w)
+
+
+def _transposed_backward(windows: tuple[Window, ...], saved: tuple[Array, Array], d: Array) -> tuple[Array, Array]:
+    x, w = saved
+    dx, gradient = jax.vjp(lambda filters: _convolved(d, filters, windows), w)
+    return dx, *gradient(x)
+
+
+_transposed.defvjp(_transposed_forward, _transposed_backward)
+
+
+def _by_phases(x: Array, w: Array, windows: Sequence[Window]) -> Array:
+    """A transposed convolution whose results at `stride` neighbouring places are channels of one convolution.
+
+    The result at place stride * t + r sums x[t - q] * w[stride * q + r] over q. With windows as large as the strides
+    this is one product: 1.4 instead of 1.9 ms in the case above, and 0.3 instead of 10.8 for 2x2x2 on [2, 6, 6, 6, 16].
+    """
+    rank, count = len(windows), [-(-k.size // k.stride) for k in windows]
+    missing = [(0, n * k.stride - k.size) for n, k in zip(count, windows, strict=True)]
+    w = jnp.pad(w, [(0, 0), (0, 0), *missing])
+    w = w.reshape(*w.shape[:2], *(size for n, k in zip(count, windows, strict=True) for size in (n, k.stride)))
+    w = w.transpose(*range(3, w.ndim, 2), 1, 0, *range(2, w.ndim, 2))  # [*stride, O, C, *count]
+    channels, filters = w.shape[rank], jnp.flip(w.reshape(-1, *w.shape[rank + 1 :]), range(2, rank + 2))
+    whole = [Window(n, 1, 1, n - 1, n - 1, p + n - 1) for n, p in zip(count, x.shape[1:-1], strict=True)]
+    y = _convolved(x, filters, whole)
+    y = y.reshape(*y.shape[:-1], *(k.stride for k in windows), channels)
+    y = y.transpose(0, *(axis for i in range(rank) for axis in (1 + i, 1 + rank + i)), 2 * rank + 1)
+    y = y.reshape(x.shape[0], *(k.count * v.stride for k, v in zip(whole, windows, strict=True)), channels)
+    cut = [(-k.before, -end - k.after, 0) for (_, end), k in zip(missing, windows, strict=True)]
+    return lax.pad(y, jnp.zeros((), y.dtype), [(0, 0, 0), *cut, (0, 0, 0)])
 
 
 @primitive("ConvolutionSequenceShape", 97)
