@@ -23,12 +23,12 @@ class JoinedDeserializer(ChunkedDeserializer):
     def __init__(self, deserializers: Sequence[Deserializer]) -> None:
         self._first, *others = deserializers
         self.path = ", ".join(deserializer.path for deserializer in deserializers if deserializer.path)
-        self._others = [_KeyIndex(other) for other in others]
+        keys, *other_keys = _comparable([deserializer.sequence_keys() for deserializer in deserializers])
+        self._others = [_KeyIndex(*pair) for pair in zip(others, other_keys, strict=True)]
         self.streams = _numbered([info for deserializer in deserializers for info in deserializer.streams])
         self._defining = [d for d in deserializers if any(s.m_defines_mb_size for s in d.streams)]
         self.reads_whole_chunks = self._first.reads_whole_chunks
         self.reads_per_minibatch = any(deserializer.reads_per_minibatch for deserializer in deserializers)
-        keys = self._first.sequence_keys()
         kept = self._common(keys, others)
         self._keys = keys[kept]
         # Chunks and indices are those of the first deserializer; chunks without any common sequence are dropped.
@@ -105,6 +105,17 @@ def _numbered(streams: Sequence[StreamInformation]) -> list[StreamInformation]:
     ]
 
 
+def _comparable(keys: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Keys of several deserializers; where some are names, numbers are texts: CNTK matches '7' of HTK's files with 7.
+
+    >>> _comparable([np.array(["7", "b"]), np.array([7, -1])])[1].tolist()
+    ['7', '18446744073709551615']
+    """
+    if len({each.dtype.kind for each in keys}) == 1:
+        return list(keys)
+    return [each if each.dtype.kind == "U" else each.view(np.uint64).astype(str) for each in keys]
+
+
 def _repeated(ragged: Ragged, lengths: np.ndarray | None) -> Ragged:
     """The first sample of each sequence, repeated to these lengths."""
     if lengths is None:
@@ -115,16 +126,15 @@ def _repeated(ragged: Ragged, lengths: np.ndarray | None) -> Ragged:
 class _KeyIndex:
     """Looks up the sequences of a deserializer by key; of several with the same key, the first is used."""
 
-    def __init__(self, deserializer: Deserializer) -> None:
-        self.deserializer = deserializer
+    def __init__(self, deserializer: Deserializer, keys: np.ndarray) -> None:
+        self.deserializer, self._keys = deserializer, keys
 
     @cached_property
     def _sorted(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Keys in ascending order, with the chunk and the index of each."""
-        keys = self.deserializer.sequence_keys()
         chunks, indices = enumerate_sequences(self.deserializer.chunk_sizes())
-        order = np.argsort(keys, kind="stable")
-        return keys[order], chunks[order], indices[order]
+        order = np.argsort(self._keys, kind="stable")
+        return self._keys[order], chunks[order], indices[order]
 
     def _find(self, keys: np.ndarray) -> np.ndarray:
         return np.minimum(np.searchsorted(self._sorted[0], keys), len(self._sorted[0]) - 1)

@@ -178,13 +178,14 @@ class BlockRun:
                 self._trainer, self._reader, record.minibatch_size, self._inputs, on_start=monitor.on_start,
                 on_end=monitor.on_end, **limits,
             ).train()
-        if not tally.samples:
+        if not tally.samples and not self._reader.is_infinite():  # a sequence may be longer than several epochs
             raise RuntimeError(f"the data ended before epoch {epoch + 1}: give a source that repeats them, without "
                                "max_sweeps or max_samples, or a smaller maxEpochs")
         sums = [tally.samples, *map(float, (tally.loss, tally.metric, *tally.others))]
+        sums += [0.0] * (len(self._names) + 1 - len(sums))  # of an epoch without samples
         if settings["parallelizationMethod"] in MERGING and epoch + 1 >= settings["parallelizationStartEpoch"]:
             sums = summed(f"the end of epoch {epoch + 1}", sums)
-        loss, metric, *others = (total / sums[0] for total in sums[1:])
+        loss, metric, *others = (total / max(sums[0], 1) for total in sums[1:])
         metrics = self._several([metric, *others])
         record = replace(
             record, samples=int(sums[0]), minibatches=tally.minibatches, loss=loss, metrics=metrics,

@@ -188,3 +188,28 @@ def test_gradients_that_are_to_be_used_later_are_used_at_once_with_a_warning(run
     assert "WARNING: useBufferedAsyncGradientAggregation = true: gradients are used in their own minibatch here." in log
     found, wanted = (re.findall(r"\[Training\] (.*?); total", text) for text in (log, plain))
     assert found == wanted and len(found) == 2
+
+
+def test_momentum_may_be_that_of_a_sample(run):
+    """As in Speech/DNN/DiscriminativePreTraining: 0.999589 is logged as 2432.7 samples, and 0.900117 of 256."""
+    plain = run(SAMPLES.format("momentumAsTimeConstant = 2432.7348"), "modelPath=a.dnn")
+    log = run(SAMPLES.format("momentumPerSample = 0.999589"), "modelPath=b.dnn")
+    assert "effective momentum = 0.991813  momentum as time constant = 2432.7 samples" in log and "WARNING" not in log
+    assert losses_of(log) == pytest.approx(losses_of(plain), rel=1e-6)
+
+
+SAMPLES = "Train=[SGD=[momentumPerMB=...;{}]]"
+
+
+def losses_of(log):
+    return [float(loss) for loss in re.findall(r"\[Training\] ce = (\S+) ", log)]
+
+
+def test_an_epoch_within_a_long_sequence_has_no_samples(run):
+    """As in Speech/LSTM_CTC, whose log has epochs with '0.00000000 * 0'."""
+    rows = Path("data.ctf").read_text().splitlines()
+    Path("data.ctf").write_text("\n".join(f"{i // 25} {row}" for i, row in enumerate(rows)))
+    log = run("Train=[SGD=[epochSize=10;maxEpochs=4]]")
+    samples = re.findall(r"\[Training\] ce = (\S+) \* (\d+);.* totalSamplesSeen = (\d+);", log)
+    assert [(int(n), int(total)) for _, n, total in samples] == [(25, 25), (0, 25), (25, 50), (0, 50)]
+    assert [loss for loss, n, _ in samples if n == "0"] == ["0.00000000"] * 2

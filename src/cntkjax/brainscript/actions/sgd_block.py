@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from ...parallel import workers
@@ -15,7 +16,11 @@ from .parallel_lines import is_parallel
 
 _BLOCKS = {section[-1].lower(): section for section in SECTIONS if section}
 _NOT_INHERITED = ("tracelevel",)  # of the package's own messages
-_PER_WORKER = ("blockSizePerWorker", "syncPeriod", "syncFrequencyInFrames")  # other names of blockSize / #workers
+_OTHER_NAMES = {  # that public configurations have: the key, and its value
+    **dict.fromkeys(("blockSizePerWorker", "syncPeriod", "syncFrequencyInFrames"), ("blockSize", "({}) * #workers")),
+    "momentumPerSample": ("momentumAsTimeConstant", "{}"),
+    "disableRegInBatchNormalization": ("disableWkInBatchNormal", "{}"),
+}
 _IGNORED = ("numSubminiBatches", "randomSeedOffset", "executionEngine", "maxTempMemSizeInSamples", "type")
 
 
@@ -55,7 +60,7 @@ def settings_of(block: Block, model_path: str, log: Log, pieces: int = 0) -> Blo
 
 def _assignments(block: Block, section: tuple[str, ...], log: Log) -> Iterator[Assignment]:
     """The keys of a block and those inside it; others are warned about."""
-    known = [key.name for key in KEYS] + [name for part in SECTIONS for name in part] + [*_IGNORED, *_PER_WORKER]
+    known = [key.name for key in KEYS] + [name for part in SECTIONS for name in part] + [*_IGNORED, *_OTHER_NAMES]
     for warning in block.unknown(known):
         log.warn(warning)
     for entry in block:
@@ -68,10 +73,15 @@ def _assignments(block: Block, section: tuple[str, ...], log: Log) -> Iterator[A
             belongs = any(key.name.lower() == name and key.section[: len(section)] == section for key in KEYS)
             value = raw(block.expanded(entry))
             yield Assignment(entry.name, str(entry.place), section if belongs else (), value)
-        elif name in (each.lower() for each in _PER_WORKER):
-            value = raw(block.expanded(entry))
-            size = as_raw(f"({value.text}) * #workers", value.place())
-            yield Assignment("blockSize", str(entry.place), section, size)
+        elif other := next((other for each, other in _OTHER_NAMES.items() if each.lower() == name), None):
+            value, (key, written) = raw(block.expanded(entry)), other
+            text = _time_constants(block.numbers(entry.name)) if name == "momentumpersample" else value.text
+            yield Assignment(key, str(entry.place), section, as_raw(written.format(text), value.place()))
+
+
+def _time_constants(momenta: list[float]) -> str:
+    """The time constants of momenta of a sample, by epoch."""
+    return ":".join(repr(-1 / math.log(m)) if 0 < m < 1 else "0" for m in momenta)
 
 
 def raw(text: Text) -> Raw:
