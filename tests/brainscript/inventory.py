@@ -39,8 +39,12 @@ _HEAD = """# Public configurations
 The public tree of CNTK (Examples, Tests/EndToEndTests, Tutorials, Manual) has these files for its command line. All of
 them are read. *runs* means that the networks are built, and that actions and readers are supported; whether it trains
 depends on the data, most of which the tree does not have. Files that a configuration needs and that are not there are
-named. `tests/brainscript/run_public.py` compares losses with Microsoft's logs where data are there, and
-`tests/brainscript/run_networks.py` the nodes of networks. This page is written by
+named. `tests/brainscript/run_public.py` compares losses with Microsoft's logs where data are there,
+`tests/brainscript/run_speech.py` all but the values of criteria in logs of Speech, on features made there, and
+`tests/brainscript/run_networks.py` the nodes of networks. Ten tests of Speech have the minibatches, samples, rates and
+momenta of their logs: QuickE2E, SVD, WriteCommand, ParallelNoQuantization, ParallelCrossValidation, and five of LSTM.
+With other data made for them all commands of these ran: the TIMIT configurations that train, ImageHandsOn_Task6,
+06_OneConvRegrMultiNode, 07_Deconvolution, RegrSimple, ATIS, the two of HelloWorld, IRMetric. This page is written by
 `python -m tests.brainscript.inventory`.
 
 """
