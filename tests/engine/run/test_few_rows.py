@@ -13,9 +13,9 @@ RNG = np.random.default_rng(3)
 dense = C.layers.Dense
 
 
-def by_numpy(function):
+def by_numpy(function, rows=2):
     prediction = Prediction(function.outputs)
-    return few_rows(prediction.plan, prediction.leaves)
+    return few_rows(prediction.plan, prediction.leaves, rows)
 
 
 def network(*activations, shape=4):
@@ -87,6 +87,12 @@ def aligned_with_the_batch():
 ], ids=str)
 def test_other_functions_are_left_to_xla(f):
     assert by_numpy(f) is None
+
+
+def test_what_several_threads_of_a_blas_would_multiply_is_left_to_xla():
+    f = dense(512)(C.input_variable(512))
+    assert by_numpy(f, rows=1) and by_numpy(f, rows=2) is None
+    assert by_numpy(dense(64)(C.input_variable(64)), rows=64)
 
 
 def test_a_predictor_leaves_large_batches_to_xla():

@@ -16,24 +16,27 @@ from ..plan.parts import resolve
 from ..plan.plan import Plan
 from ..xla.platform import platform
 
-MOST_ROWS = 64  # up to here, and with such weights, NumPy took less time than XLA (docs/performance.md)
-_MOST_WEIGHTS = 1 << 19
+MOST_ROWS = 64  # up to here NumPy took less time than XLA (docs/performance.md)
+# Beyond one row of so many weights, or so many multiplications, OpenBLAS uses several threads. Where other programs
+# keep the machine busy, these wait for each other, and a product of eight rows takes 50 ms instead of 0.3.
+_MOST_WEIGHTS, _MOST_MULTIPLICATIONS = 1 << 19, 1 << 18
 
 Samples: TypeAlias = "np.ndarray[Any, Any]"
 Call: TypeAlias = Callable[[Samples], list[Samples]]
 
 
-def few_rows(plan: Plan, leaves: Sequence[Any]) -> Call | None:
-    """A function that computes the outputs for one array of a few samples; None if not all are dense layers.
+def few_rows(plan: Plan, leaves: Sequence[Any], rows: int) -> Call | None:
+    """A function that computes the outputs for one array of so many samples.
 
-    `leaves`: the values of the plan's leaves, which have to stay.
+    None if not all are dense layers, or if NumPy would take longer than XLA. `leaves`: the values of the plan's leaves,
+    which have to stay.
     Shapes: it takes [batch, *shape], and returns arrays [batch, *shape of the output] of their own.
     """
-    if platform() != "cpu" or len(plan.arguments) != 1 or not plan.is_of_samples:
+    if rows > MOST_ROWS or platform() != "cpu" or len(plan.arguments) != 1 or not plan.is_of_samples:
         return None
     values: dict[Edge, Samples] = {v: np.asarray(a) for v, a in zip(plan.leaves, leaves, strict=True) if a is not None}
     places = {v: i for i, v in enumerate([*plan.arguments, *(node.node_outputs[0] for node in plan.nodes)])}
-    steps = [_step(node, values, places) for node in plan.nodes]
+    steps = [_step(node, values, places, rows) for node in plan.nodes]
     if None in steps or len(set(plan.outputs)) < len(plan.outputs):
         return None
     outputs = [places[v] for v in plan.outputs]
@@ -51,13 +54,13 @@ def few_rows(plan: Plan, leaves: Sequence[Any]) -> Call | None:
 _Step: TypeAlias = Callable[[list[Samples]], Samples]
 
 
-def _step(node: Node, values: dict[Edge, Samples], places: dict[Edge, int]) -> _Step | None:
+def _step(node: Node, values: dict[Edge, Samples], places: dict[Edge, int], rows: int) -> _Step | None:
     """The computation of a node from what was computed before it; None if it is none of a dense layer."""
     operands = [resolve(v) for v in node.node_inputs]
     if any(v.dtype != node.node_outputs[0].dtype or (v not in values and v not in places) for v in operands):
         return None
     if node.primitive.name == "Times":
-        return _product(node, operands, values, places)
+        return _product(node, values.get(operands[1]), places.get(operands[0]), rows)
     compute = _OPERATIONS.get(node.primitive.name) or (
         _OF_VECTORS.get(node.primitive.name) if len(node.node_outputs[0].shape) == 1 else None
     )
@@ -67,21 +70,19 @@ def _step(node: Node, values: dict[Edge, Samples], places: dict[Edge, int]) -> _
     return lambda computed: compute(*(computed[a] if type(a) is int else a for a in takes))
 
 
-def _product(
-    node: Node, operands: Sequence[Edge], values: dict[Edge, Samples], places: dict[Edge, int]
-) -> _Step | None:
+def _product(node: Node, weight: Samples | None, place: int | None, rows: int) -> _Step | None:
     """Of samples with all their axes contracted and a weight."""
-    left, right = operands
     rank = node.node_attributes["outputRank"]
-    weight, place = values.get(right), places.get(left)
-    if weight is None or place is None or weight.size > _MOST_WEIGHTS or left.shape != weight.shape[:-rank]:
+    if weight is None or place is None or node.node_inputs[0].shape != weight.shape[:-rank]:
+        return None
+    if weight.size > _MOST_WEIGHTS or (rows > 1 and rows * weight.size > _MOST_MULTIPLICATIONS):
         return None
     matrix = np.ascontiguousarray(weight).reshape(-1, int(np.prod(weight.shape[-rank:])))
     shape = weight.shape[-rank:]
 
     def multiply(computed: list[Samples]) -> Samples:
-        rows = computed[place]
-        return np.dot(rows.reshape(-1, len(matrix)), matrix).reshape(len(rows), *shape)
+        samples = computed[place]
+        return np.dot(samples.reshape(-1, len(matrix)), matrix).reshape(len(samples), *shape)
 
     return multiply
 

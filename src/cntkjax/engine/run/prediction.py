@@ -15,7 +15,7 @@ from ..lower.carry import Memory
 from ..xla.platform import matmul_precision
 from ..xla.versions import double_precision
 from .evaluation import evaluation_body
-from .few_rows import MOST_ROWS, few_rows
+from .few_rows import few_rows
 from .fixed_leaves import FixedLeaves, FixedLeavesProgram
 from .minibatch import Feeds, PackedMinibatch, arguments_in_order
 from .program import Program
@@ -74,7 +74,7 @@ class Prediction:
         if `is_direct`.
         Shapes: example [batch, *shape]; returned are arrays [batch, *shape of the output], of their own.
         """
-        by_numpy = few_rows(self.plan, self.leaves) if len(example) <= MOST_ROWS else None
+        by_numpy = few_rows(self.plan, self.leaves, len(example))
         if by_numpy is not None:
             return by_numpy
         minibatch = self._packed({self.plan.arguments[0]: Ragged(example, None)}, Memory())
