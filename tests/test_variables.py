@@ -32,6 +32,12 @@ def test_a_wide_array_as_Constant_fits_narrow_operands():
     np.testing.assert_array_equal(masked.eval({x: [[1, 2, 3]]}), [[[1, -1, -1], [1, 2, -1], [1, 2, 3]]])
 
 
+@pytest.mark.parametrize("declare", [C.input_variable, C.sequence.input_variable, C.input])
+def test_an_input_has_a_shape(declare):
+    with pytest.raises(TypeError, match="shape = None"):
+        declare(None)
+
+
 def test_initial_states_take_their_size_from_what_is_delayed():
     h, c = (C.Parameter((-1,), init=C.glorot_normal(), name=n) for n in ("h0", "c0"))
     states = C.layers.Recurrence(C.layers.LSTM(4), initial_state=(h, c))(C.sequence.input_variable(3))

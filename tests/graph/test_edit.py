@@ -134,3 +134,21 @@ def test_a_block_that_is_applied_to_parameters_and_constants_contains_them():
         assert [v.name for v in f.inputs] == [v.name for v in f.root_function.inputs] == order
     assert [q.name for q in C.layers.Dense(2)(p).parameters] == ["W", "p", "b"]
     assert C.layers.Dense(2, init=1)(C.constant([1, 2])).eval().tolist() == [3, 3]
+
+
+def test_values_that_replace_placeholders_of_blocks_go_inside():
+    """The orders are those of CNTK 2.7."""
+    a, p, k = C.placeholder(name="a"), C.parameter(2, name="p"), C.constant([1, 2], name="k")
+    models = C.layers.Dense(2), C.layers.Sequential([C.layers.Dense(2), C.layers.Dense(2)])
+    for value, model, names in [
+        (p, models[0], ["W", "p", "b"]), (k, models[0], ["W", "k", "b"]), (p, models[1], ["W", "b", "W", "p", "b"]),
+        (p * 2, models[0], ["W", "b", "p", ""]),
+    ]:
+        f = model(a).clone("clone").replace_placeholder(value)
+        assert [v.name for v in f.inputs] == names
+        assert [v.name for v in f.clone("clone").inputs] == names
+    f = C.squared_error(C.input_variable(2, name="x"), a).replace_placeholders({a: p})
+    assert [outer.name for _, outer in f.root_function.block_arguments_mapping] == ["x"]
+    dense = C.layers.Dense(2, init=1)
+    dense.replace_placeholders({dense.placeholders[0]: k})
+    assert dense.eval().tolist() == [3, 3]

@@ -75,6 +75,17 @@ def test_learners_cover_the_parameters_of_the_model(capsys):
     assert "1 of the model's parameters, which will not be learned" in capsys.readouterr().err
 
 
+def test_placeholders_of_the_model_are_replaced_before_the_first_step():
+    x, y, p, W = C.input_variable(2), C.input_variable(2), C.placeholder(name="p"), C.parameter((2, 2))
+    model = C.times(p, W)
+    trainer = C.Trainer(model, (C.squared_error(C.times(x, W), y), None), [C.sgd(model.parameters, 0.1)])
+    data = {x: np.ones((1, 2), np.float32), y: np.ones((1, 2), np.float32)}
+    with pytest.raises(ValueError, match="placeholder 'p' has not been replaced"):
+        trainer.train_minibatch(data)
+    model.replace_placeholder(x)
+    assert trainer.train_minibatch(data)
+
+
 def test_outputs_are_keyed_by_the_requested_objects():
     x, y, _, _, z, loss, _ = regression()
     trainer = C.Trainer(z, (loss, None), [C.sgd(z.parameters, 0.1)])

@@ -97,11 +97,17 @@ def make_block(
     """A block around a composite: `operands` are pairs (argument of `inner`, operand outside)."""
     node = classes.function(primitive=BLOCK, attributes=attributes or {}, name=name, uid=uid)
     node.block_composite, node.block_map, node.block_name = inner, list(operands), op_name
-    inside = {argument for argument, _ in operands}
-    leaf_variables = dict.fromkeys(leaves(inner.root_function, native_inputs))
-    node.node_inputs = [v for v in leaf_variables if v not in inside] + [outer for _, outer in operands]
+    node.node_inputs = block_inputs(node)
     infer(node)
     return node
+
+
+def block_inputs(block: Node) -> list[Edge]:
+    """What a block depends on: leaves of the wrapped graph that are no arguments, and its operands."""
+    assert block.block_composite is not None
+    arguments = {argument for argument, _ in block.block_map}
+    leaf_variables = dict.fromkeys(leaves(block.block_composite.root_function, native_inputs))
+    return [v for v in leaf_variables if v not in arguments] + [outer for _, outer in block.block_map]
 
 
 # ---- inference

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
 from .axis import Axis
-from .build import bound_arguments, composite, infer_all, make_block, note_edit
+from .build import block_inputs, bound_arguments, composite, infer_all, make_block, note_edit
 from .errors import AxisError, ShapeError, in_layer
 from .function import Node, copied_attributes, nodes
 from .public import classes
@@ -16,10 +16,20 @@ from .walk import walk
 def replace_placeholders(function: Node, substitutions: Mapping[Edge, Edge]) -> None:
     """Replace placeholders in place, and infer the shapes that depend on them."""
     for node in nodes([function.root_function]):
+        _move_values_inside(node, substitutions)
         node.node_inputs = [substitutions.get(v, v) for v in node.node_inputs]
         node.block_map = [(inner, substitutions.get(v, v)) for inner, v in node.block_map]
     note_edit()
     infer_all([function.root_function])
+
+
+def _move_values_inside(node: Node, substitutions: Mapping[Edge, Edge]) -> None:
+    """Let parameters and constants replace the arguments of a block: as in CNTK, their order is that inside."""
+    inside = {i: substitutions[v] for i, v in node.block_map if v in substitutions and _is_value(substitutions[v])}
+    if inside and node.block_composite is not None:
+        replace_placeholders(node.block_composite, inside)
+        node.block_map = [(inner, v) for inner, v in node.block_map if inner not in inside]
+        node.node_inputs = block_inputs(node)
 
 
 class Cloner:

@@ -20,7 +20,7 @@ __all__ = [
 
 @public_operation
 def input_variable(
-    shape: ShapeLike | None,
+    shape: ShapeLike,
     dtype: ElementType | default_override_or | None = default_override_or(np.float32),
     needs_gradient: bool = False,
     is_sparse: bool = False,
@@ -37,7 +37,7 @@ def input_variable(
     Input('x', [#], [2 x 3])
     """
     dtype = get_default_override(input_variable, dtype=dtype)
-    shape = as_shape(() if shape is None else shape)
+    shape = as_shape(shape)
     if any(d == 0 or d < FREE for d in shape):
         raise ValueError(f"input_variable {name!r}: invalid shape {shape}: use positive sizes or FreeDimension (-3)")
     return Variable._new(
@@ -48,7 +48,7 @@ def input_variable(
 
 @public_operation
 def input(
-    shape: ShapeLike | None,
+    shape: ShapeLike,
     dtype: ElementType | default_override_or | None = default_override_or(np.float32),
     needs_gradient: bool = False,
     is_sparse: bool = False,
@@ -132,7 +132,7 @@ def constant(
 
 
 def sequence_input(
-    shape: ShapeLike | None, dtype: ElementType | default_override_or | None, needs_gradient: bool, is_sparse: bool,
+    shape: ShapeLike, dtype: ElementType | default_override_or | None, needs_gradient: bool, is_sparse: bool,
     sequence_axis: Axis, name: str,
 ) -> Variable:
     """An input with the batch axis and the given sequence axis."""

@@ -18,7 +18,7 @@ from .._typing import FileName
 from .._user_code import warn
 from ..device import DeviceDescriptor, use_default_device
 from ..engine.debug.timing import timing_table
-from ..engine.plan.plan import Plan
+from ..engine.plan.plan import Plan, check_no_placeholders
 from ..engine.run.handover import conclude
 from ..engine.train.loss_scale import LossScale
 from ..engine.train.state import Accumulated
@@ -245,6 +245,8 @@ class TrainerCore(EvaluatorCore):
         key = tuple(outputs)
         step, structure = self._steps.get(key, (None, None))
         if step is None or step.plan.edits != edits():
+            if self._model is not None:  # which may be another function than what the loss is computed from
+                check_no_placeholders(self._model.placeholders)
             criteria = [self._loss, *([] if self.metric is None else [self.metric, *self.other_metrics])]
             plan = Plan([*criteria, *outputs])
             if step is None or (plan.key, plan.leaves, plan.arguments) != structure:

@@ -22,6 +22,26 @@ def sequence():
     return C.sequence.input_variable(3, name="s")
 
 
+@pytest.mark.parametrize("declare", [batch, sequence])
+@pytest.mark.parametrize("data, dtype", [
+    (ones((1, 3)), "float64"), ([ones((1, 3)), ones((1, 3))], "float64"), (ones((1, 3), np.int64), "int64"),
+    (ones((1, 3), bool), "bool"), (csr_matrix(ones((1, 3))), "float64"), ([csr_matrix(ones((1, 3)))], "float64"),
+], ids=repr)
+def test_data_of_another_type_are_converted_with_a_warning(declare, data, dtype):
+    x = declare()
+    text = f'your data is of type "{dtype}", but your input variable (uid "{x.uid}") expects "<class \'numpy.float32\'>"'
+    with pytest.warns(UserWarning, match=re.escape(text)) as warned:
+        (x * 1).eval({x: data})
+    assert warned[0].filename == __file__
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("data", [ones((1, 3), np.float32), [[1.0, 2, 3]], [ones((1, 3), np.float32)]], ids=repr)
+def test_lists_of_numbers_have_the_type_of_the_variable(data):
+    x = batch()
+    (x * 1).eval({x: data})
+
+
 @pytest.mark.parametrize("data, expected", [
     (ones((2, 3)), ones((2, 3))),
     (ones(3), ones((1, 3))),

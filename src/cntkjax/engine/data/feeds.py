@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from ..._typing import AnyArray, Shape
+from ..._user_code import warn
 from ...graph.errors import IndexRangeError, ShapeError, explain
 from ...graph.shape import FREE, INFERRED, filled, is_known, matches, shape_text
 from ...graph.variable import Edge
@@ -96,7 +97,7 @@ def as_array(variable: Edge, data: object) -> np.ndarray:
     """
     if isinstance(data, jax.Array) and data.dtype == variable.dtype:
         return data  # type: ignore[return-value]
-    return np.asarray(_numbers(variable, data), variable.dtype)
+    return _converted(variable, [data], [_numbers(variable, data)])[0]
 
 
 def _numbers(variable: Edge, data: object) -> np.ndarray:
@@ -127,8 +128,22 @@ def fed_arrays(variable: Edge, items: Sequence[object]) -> list[np.ndarray]:
     if any(isinstance(item, jax.Array) for item in items):
         return [as_array(variable, item) for item in items]
     arrays = [_numbers(variable, item) for item in items]
-    keeps = any(_are_rounded(a, variable) for a in arrays) and all(map(_fit_int32, arrays))
-    return [np.asarray(a, np.int32 if keeps else variable.dtype) for a in arrays]
+    if any(_are_rounded(a, variable) for a in arrays) and all(map(_fit_int32, arrays)):
+        return [np.asarray(a, np.int32) for a in arrays]
+    return _converted(variable, items, arrays)
+
+
+def _converted(variable: Edge, items: Sequence[object], arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The arrays in the variable's type, with CNTK's warning if any of the `items` that they are from has another."""
+    for item in items:
+        dtype = getattr(item, "dtype", variable.dtype)
+        if dtype != variable.dtype:
+            warn(
+                f'your data is of type "{dtype}", but your input variable (uid "{variable.uid}") expects '
+                f'"{variable.dtype}". Please convert your data beforehand to speed up training.'
+            )
+            break
+    return [np.asarray(a, variable.dtype) for a in arrays]
 
 
 def _are_rounded(array: np.ndarray, variable: Edge) -> bool:
@@ -274,9 +289,9 @@ def _sparse_samples(variable: Edge, matrices: Sequence[csr_matrix]) -> np.ndarra
                 f"{shape_text((m.shape[-1],))}",
             )
     rows = SparseRows.concatenate([_rows_of(variable, number, m) for number, m in enumerate(matrices)])
-    if variable.is_sparse:
-        return SparseRows(rows.indptr, rows.indices, np.asarray(rows.values, variable.dtype), rows.width)
-    return np.asarray(rows.to_dense(), variable.dtype).reshape(-1, *filled(variable.shape, rows.width))  # type: ignore[misc]
+    (values,) = _converted(variable, matrices[:1], [rows.values])
+    rows = SparseRows(rows.indptr, rows.indices, values, rows.width)
+    return rows if variable.is_sparse else rows.to_dense().reshape(-1, *filled(variable.shape, rows.width))  # type: ignore[misc]
 
 
 def _rows_of(variable: Edge, number: int, matrix: csr_matrix) -> SparseRows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Literal
 
@@ -70,12 +70,7 @@ class Plan:
         return [v for n in nodes_of(loop) for v in n.node_outputs if v in used]
 
     def _check(self, outputs: Sequence[Edge]) -> None:
-        for v in self.arguments:
-            if v.is_placeholder:
-                raise ValueError(explain(
-                    f"placeholder {v.name or v.uid!r} has not been replaced, so there is nothing to compute from",
-                    {"here": v}, "call the function with an argument, or use replace_placeholders",
-                ))
+        check_no_placeholders(self.arguments)
         computed = [v for node in self.nodes for v in node.node_outputs]
         from_data = any(INFERRED in v.shape for v in self.arguments)  # their inferred dimensions come with the data
         if not from_data and any(INFERRED in v.shape for v in computed):
@@ -249,6 +244,16 @@ class Plan:
             tuple(number[v] for v in self.outputs),
             self.depends_on_padding,  # which depends on the values of constants
         )
+
+
+def check_no_placeholders(variables: Iterable[Edge]) -> None:
+    """ValueError for a placeholder."""
+    for v in variables:
+        if v.is_placeholder:
+            raise ValueError(explain(
+                f"placeholder {v.name or v.uid!r} has not been replaced, so there is nothing to compute from",
+                {"here": v}, "call the function with an argument, or use replace_placeholders",
+            ))
 
 
 def _joins_samples(node: Node) -> bool:
