@@ -137,6 +137,19 @@ def test_a_model_loaded_twice_and_combined_keeps_both_values(tmp_path):
 
 
 # ---- restoring
+def test_restore_passes_nodes_that_cntk_inserts(tmp_path):
+    """An operand with the batch axis alone gets the axes of the sequences that it is combined with."""
+    def scaled(insert, **init):
+        x, sequences = C.input_variable(2), C.sequence.input_variable(2)
+        product = x * C.parameter(2, name="scale", **init)
+        return (C.reconcile_dynamic_axes(product, sequences) if insert else product) + sequences
+
+    scaled(insert=True, init=3).save(tmp_path / "m")
+    function = scaled(insert=False)
+    function.restore(tmp_path / "m")
+    assert function.scale.value.tolist() == [3, 3]
+
+
 def test_restore_sets_values_in_the_same_function_of_another_process(tmp_path):
     saved, data = dense()
     saved.save(tmp_path / "m")

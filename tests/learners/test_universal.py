@@ -65,3 +65,12 @@ def test_checkpoints_store_variables_of_the_graph():
     with pytest.raises(ValueError, match="keeps other variables"):
         state = replace(learner.create_checkpoint(), other_state=[np.zeros((3,), np.float32)])
         other.restore_from_checkpoint(state)
+
+
+def test_files_of_cntk_have_no_arrays_for_it():
+    w = C.parameter((2, 3), init=1)
+    learner = C.universal(lambda ps, gs: C.assign(ps[0], gs[0]), [w])
+    learner.update({w: np.ones((2, 3), np.float32)}, 1)
+    state = learner.create_checkpoint()
+    assert [a.shape for a in state.smoothed_gradients] == [()]
+    learner.restore_from_checkpoint(replace(state, other_state=[]))

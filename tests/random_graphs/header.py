@@ -93,6 +93,21 @@ def train(loss, learner, minibatches):
     return losses, [p.value for p in sorted(loss.parameters, key=lambda p: (len(p.uid), p.uid))]
 
 
+def resume(loss, learner, minibatches, path, restores):
+    """The same, but the first two steps are those of a checkpoint: saved to `path` after them, or restored from it."""
+    trainer = C.Trainer(None, (loss, None), [learner(loss.parameters)])
+    losses = []
+    if restores:
+        trainer.restore_from_checkpoint(path)
+    for step in range(2 if restores else 0, 5):
+        trainer.train_minibatch(feed(loss, minibatches[step % len(minibatches)]))
+        losses.append(trainer.previous_minibatch_loss_average)
+        if step == 1:
+            trainer.save_checkpoint(path)
+    values = [p.value for p in sorted(loss.parameters, key=lambda p: (len(p.uid), p.uid))]
+    return losses[-3:], values, trainer.total_number_of_samples_seen
+
+
 def reload(f):
     """`f` as it is read from a file."""
     folder = tempfile.mkdtemp()

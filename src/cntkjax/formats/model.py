@@ -84,6 +84,7 @@ def _check_format(format: Enum | None) -> None:
 
 
 Item = Node | Edge
+RECONCILED = "ReconcileDynamicAxis"
 
 
 class _Pairing:
@@ -110,7 +111,7 @@ class _Pairing:
             if [n.op_name for n in inner] == [n.op_name for n in inner_stored]:  # other nodes of a block may differ
                 yield from zip(inner, inner_stored, strict=True)
             for v, w in zip(node.node_inputs, stored.node_inputs, strict=True):
-                operand, stored_operand = producer(v), producer(w)
+                operand, (w, stored_operand) = producer(v), _stored_operand(v, w)
                 if operand is not None and stored_operand is not None:
                     self._visit(v, operand, w, stored_operand)
                 else:
@@ -129,6 +130,14 @@ class _Pairing:
             self.stack.append((owner, stored_owner))
         elif self.partners[owner] is not stored_owner:
             raise _mismatch(variable, stored, "is shared where that is not")
+
+
+def _stored_operand(operand: Edge, stored: Edge) -> tuple[Edge, Node | None]:
+    """The operand and its producer in a file, without the node by which CNTK gives it the axes of another operand."""
+    owner, stored_owner = producer(operand), producer(stored)
+    if stored_owner is not None and stored_owner.op_name == RECONCILED != (owner and owner.op_name):
+        stored = stored_owner.node_inputs[0]
+    return stored, producer(stored)
 
 
 def _random_nodes(block: Node) -> list[Node]:

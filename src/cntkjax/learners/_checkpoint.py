@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import jax
 import numpy as np
@@ -46,6 +46,7 @@ class SavedLearner(StepLearner, Protocol):
     rate_schedule: TrainingParameterSchedule
     noise_seed: int
     strategy: DataParallel | BlockMomentum | None
+    saves_state: ClassVar[bool]  # whether later steps depend on the state of `transform`
 
     @property
     def counters(self) -> Counters:
@@ -113,7 +114,7 @@ def core_state_dict(learner: SavedLearner) -> LearnerState:
     counters, schedule, parameters = learner.counters, learner.rate_schedule, learner.parameters
     strategy = learner.strategy
     blocks = strategy if isinstance(strategy, BlockMomentum) else None
-    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(learner.whole_state())]
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(learner.whole_state() if learner.saves_state else ())]
     fields, fits = _fields(learner, leaves)
     extra = [np.asarray(v.value) for v in learner.extra_variables]
     return LearnerState(
@@ -153,6 +154,9 @@ def decode_core_optax_state(learner: SavedLearner, state: object) -> PyTree:
             f"{learner!r} has {len(learner.parameters)} parameters, but in the checkpoint the learner has "
             f"{len(state.smoothed_gradients)}; make it with the parameters of the one that was saved"
         )
+    if not learner.saves_state:
+        _check_extra(learner, state)
+        return learner.optax_cell.value
     leaves, tree = jax.tree.flatten(learner.state_shapes())
     fields, fits = _fields(learner, leaves)
     if fits:
@@ -176,13 +180,17 @@ def _split(learner: SavedLearner, state: LearnerState, fields: list[list[Array]]
         unpack_state(stored, len(arrays), tuple(p.shape), f"{learner!r}, parameter {p.name or p.uid!r}")
         for stored, arrays, p in zip(state.smoothed_gradients, fields, learner.parameters, strict=True)
     ]
+    return [part[i] for i in range(len(fields[0])) for part in parts]
+
+
+def _check_extra(learner: SavedLearner, state: LearnerState) -> None:
+    """Check that the state is of a learner with variables of these shapes, or of CNTK, which saves none of them."""
     shapes = [tuple(v.shape) for v in learner.extra_variables]
     if state.other_state and [a.shape for a in state.other_state] != shapes:
         raise ValueError(
             f"{learner!r}: the checkpoint has the state of a learner that keeps other variables; "
             "restore it into a learner with the same graph"
         )
-    return [part[i] for i in range(len(fields[0])) for part in parts]
 
 
 def load_core_state(learner: SavedLearner, state: LearnerState, optax_state: PyTree) -> None:

@@ -129,6 +129,7 @@ class LearnerCore:
     extra_variables: Sequence[Any] = ()  # variables that change in a step, besides the parameters
     strategy: DataParallel | BlockMomentum | None = None  # how it learns from the data of several workers
     runs_python: ClassVar[bool] = False  # a step ends with Python code: see `_user.HostLearner`
+    saves_state: ClassVar[bool] = True  # in checkpoints: later steps depend on it
     takes_seed: ClassVar[bool] = True  # even without noise, so that later initializers get CNTK's seeds
 
     def __init__(

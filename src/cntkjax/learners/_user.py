@@ -93,6 +93,7 @@ class HostLearner(LearnerCore):
     """A learner whose steps run on the host: a compiled step saves the gradients, `step_on_host` takes the step."""
 
     runs_python = True
+    saves_state = False  # the gradients of the last step
     _is_taken = True  # the last step
 
     def __init__(self, parameters: Sequence[Parameter], lr_schedule: Schedulable) -> None:
