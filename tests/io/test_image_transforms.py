@@ -62,10 +62,18 @@ def test_random_colours_agree_with_cntk():
     np.testing.assert_allclose(pixels, recorded, atol=1e-3)
 
 
+def test_saturation_of_negative_intensities_agrees_with_cntk():
+    color, random = as_transform(transforms.color(0, 0, 0.5)), TransformRandom(0)
+    pixels = [color(np.array([[[-166, -249, -204]]], np.float32), random)[0, 0] for _ in range(2)]
+    np.testing.assert_allclose(pixels, [[-166, -78.94849, -126.14513], [-166, -75.2939, -124.47194]], atol=1e-3)
+
+
 @pytest.mark.parametrize("mode, size, image, first_row, first_column", [
     ("crop", (3, 3), (30, 20), [0, 6, 13], [6, 12, 18]),
     ("crop", (7, 7), (30, 20), [0, 2, 5, 8, 11, 14, 17], [5, 8, 10, 13, 16, 19, 21]),
     ("pad", (5, 5), (9, 10), [0, 2, 4, 6, 8], [0, 1, 3, 5, 7]),
+    ("pad", (2, 4), (12, 7), [0, 3], [0, 3, 6, 9]),  # a higher image gets the height
+    ("pad", (2, 4), (11, 7), [0, 3], [0, 3, 7, 7]),  # unless its width does not fit, where CNTK fails
 ])
 def test_sizes_are_rounded_as_in_cntk(mode, size, image, first_row, first_column):
     """When proportions are kept; the numbers are CNTK's."""

@@ -3,6 +3,7 @@
     python -m tests.random_graphs compare FIRST_SEED NUMBER FOLDER    # what differs is written into FOLDER
     python -m tests.random_graphs ill-typed FIRST_SEED NUMBER FOLDER  # the same of variants with something wrong
     python -m tests.random_graphs readers FIRST_SEED NUMBER FOLDER    # the same of files, and what minibatches contain
+    python -m tests.random_graphs images FIRST_SEED NUMBER FOLDER     # the same of images; and `speech`
     python -m tests.random_graphs shrink SEED FOLDER                  # make those of a seed smaller
     python -m tests.random_graphs print SEED                          # as a script, which CNTK 2.7 runs too
 """
@@ -14,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from . import reader_programs
+from . import media_programs, reader_programs
 from .compare import Difference
 from .generator import write
 from .ill_typed import variants
@@ -60,12 +61,15 @@ def ill_typed(seeds: Iterable[int]) -> list[Program]:
     return [v for seed in seeds for v in variants(write(seed)[0], seed) if v.roots]
 
 
-def readers(seeds: Iterable[int]) -> list[Program]:
+def reading(write_program: Callable[[int], Program]) -> Callable[[Iterable[int]], list[Program]]:
     """Programs that read random files."""
-    return [reader_programs.write(seed) for seed in seeds]
+    return lambda seeds: [write_program(seed) for seed in seeds]
 
 
-COMPARED = {"compare": written, "ill-typed": ill_typed, "readers": readers}
+COMPARED = {
+    "compare": written, "ill-typed": ill_typed, "readers": reading(reader_programs.write),
+    "images": reading(media_programs.images), "speech": reading(media_programs.speech),
+}
 
 
 def report(program: Program, found: Sequence[Difference], path: Path) -> None:

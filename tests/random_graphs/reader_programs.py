@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from .program import Program, Statement
 
-Field = tuple[str, str, int, bool]  # name, field in the file, dimension, whether sparse
+Field = tuple[str, str, int | tuple[int, ...], bool]  # name, field in the file, shape, whether sparse
 NUMBERS = ("{:g}", "{:.3f}", "{:+g}", "{:e}", "{:.1f}")
 
 
@@ -55,15 +55,25 @@ def write(seed: int) -> ReaderProgram:
         lines.append(f"write({f'f{i}.txt'!r}, {_text(draw, those, order)!r})")
         options = {"chunkSizeInBytes": draw.choice([20, 60, 200])} if draw.random() < 0.5 else {}
         deserializers.append(_deserializer("C.io.CTFDeserializer", f"f{i}.txt", those, options))
-    options = _options(draw, len(ids) * 3, mode)
+    return reading(draw, seed, lines, deserializers, fields, len(ids) * 3, mode)
+
+
+def reading(
+    draw: random.Random, seed: int, lines: list[str], deserializers: list[str], fields: list[Field], total: int,
+    mode: str = "",
+) -> ReaderProgram:
+    """The program that also reads what its lines write, about `total` samples, with any options."""
+    options = _options(draw, total, mode)
     source = f"lambda: C.io.MinibatchSource([{', '.join(deserializers)}]{options})"
     sizes = [draw.choice([1, 2, 3, 5, 8, 13, 40]) for _ in range(draw.randint(2, 8))]
-    has_chunks = "True" in options and "chunkSize" in source
+    has_chunks = "True" in options and ("chunkSize" in source or "Image" in source)  # each image is one
     more = draw.choice(["", "", f", resumed_after={draw.randint(1, len(sizes))}", ", parts=(2,)", ", parts=(1, 3)"])
     if has_chunks and "resumed" in more:
         more = ""  # CNTK begins the sweep anew: docs/compatibility.md
     if "parts" in more or "truncation" in mode or has_chunks or draw.random() < 0.3:
         sizes = sizes[:1] * len(sizes)  # as above
+    if "truncation" in mode:
+        more += ", are_cut=True"
     lines.append(f'show("minibatches", minibatches({source}, {fields}, {sizes}{more}))')
     return ReaderProgram(seed, "float32", (), (), (), (), text=tuple(lines))
 

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from . import reader_programs
+from . import media_programs, reader_programs
 from .consistency import problems
 from .generator import write
 from .processes import ORACLE
@@ -31,6 +31,7 @@ def test_programs_of_today_agree_with_cntk():
         pytest.skip("`make random-graphs` compares with the original CNTK 2.7 in ../shared/oracle")
     seeds = range(TODAY, TODAY + 12 * LONGER)
     print(f"seeds {seeds}")
-    programs = [p for p in (write(seed)[0] for seed in seeds) if p.roots] + [reader_programs.write(s) for s in seeds]
+    readers = reader_programs.write, media_programs.images, media_programs.speech
+    programs = [p for p in (write(seed)[0] for seed in seeds) if p.roots] + [r(seed) for r in readers for seed in seeds]
     for program, found in zip(programs, differences(programs), strict=True):
         assert not [d for d in found if d.is_fault], f"seed {program.seed}: {found}\n{program.script()}"

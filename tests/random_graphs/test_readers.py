@@ -1,16 +1,21 @@
 """Programs that read random files."""
 
-from . import reader_programs, serve
+import pytest
+
+from . import serve
+from .media_programs import images, speech
 from .processes import HERE
+from .reader_programs import write
 
 
-def test_random_files_are_read_without_accidents(tmp_path, monkeypatch):
+@pytest.mark.parametrize("write_program", [write, images, speech])
+def test_random_files_are_read_without_accidents(write_program, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(HERE))
     for seed in range(30):
-        program = reader_programs.write(seed)
+        program = write_program(seed)
         shown = serve.run(program.lines())
-        assert program == reader_programs.write(seed)
+        assert program == write_program(seed)
         assert set(shown) == {"minibatches"} and not accidents(shown), f"seed {seed}: {shown}"
 
 

@@ -157,10 +157,7 @@ def _scale(description: Mapping[str, Any]) -> Transform:
     def scale(image: Pixels, _: TransformRandom) -> Pixels:
         if mode == "fill":
             return resized(image, height, width, kind)
-        rows, columns = image.shape[:2]
-        by_width = (width * rows >= height * columns) == (mode == "crop")
-        inner_rows = max(int(rows * width / columns + 0.5), 1) if by_width else height
-        inner_columns = width if by_width else max(int(columns * height / rows + 0.5), 1)
+        inner_rows, inner_columns = _inner_size(image.shape[:2], height, width, crops=mode == "crop")
         inner = resized(image, inner_rows, inner_columns, kind)
         top, left = abs(inner.shape[0] - height) // 2, abs(inner.shape[1] - width) // 2
         if mode == "crop":
@@ -171,6 +168,17 @@ def _scale(description: Mapping[str, Any]) -> Transform:
         return np.pad(inner, around, constant_values=np.asarray(pad).astype(inner.dtype))
 
     return scale
+
+
+def _inner_size(size: tuple[int, ...], height: int, width: int, crops: bool) -> tuple[int, int]:
+    """The size to which an image is scaled before it is cropped or padded to height and width."""
+    rows, columns = size
+    by_height = height, max(int(columns * height / rows + 0.5), 1)
+    by_width = max(int(rows * width / columns + 0.5), 1), width
+    # As CNTK, which looks at the image only; where that leaves too much to pad or crop, CNTK fails.
+    first, second = (by_height, by_width) if (rows > columns) != crops else (by_width, by_height)
+    fits = (first[0] >= height and first[1] >= width) if crops else (first[0] <= height and first[1] <= width)
+    return first if fits else second
 
 
 # ---- values
@@ -219,8 +227,9 @@ def _color(description: Mapping[str, Any]) -> Transform:
         if saturation and pixels.shape[2] == 3:
             brightest = pixels.max(2, keepdims=True)
             chroma = brightest - pixels
-            largest = brightest / np.maximum(chroma.max(2, keepdims=True), 1e-6)  # leaves a channel of 0
-            pixels = brightest - chroma * np.minimum(np.float32(1 + random.uniform(-saturation, saturation)), largest)
+            largest = np.abs(brightest) / np.maximum(chroma.max(2, keepdims=True), 1e-6)  # leaves a channel of 0
+            scale = np.minimum(np.float32(1 + random.uniform(-saturation, saturation)), largest)
+            pixels = brightest - np.sign(brightest) * chroma * scale  # less than 0 after the mean was subtracted
         return pixels
 
     return color

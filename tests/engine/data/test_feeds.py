@@ -29,7 +29,7 @@ def sequence():
 ], ids=repr)
 def test_data_of_another_type_are_converted_with_a_warning(declare, data, dtype):
     x = declare()
-    text = f'your data is of type "{dtype}", but your input variable (uid "{x.uid}") expects "<class \'numpy.float32\'>"'
+    text = f'data is of type "{dtype}", but your input variable (uid "{x.uid}") expects "<class \'numpy.float32\'>"'
     with pytest.warns(UserWarning, match=re.escape(text)) as warned:
         (x * 1).eval({x: data})
     assert warned[0].filename == __file__
