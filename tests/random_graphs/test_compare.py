@@ -31,6 +31,12 @@ def test_what_is_refused_here_alone_is_a_fault_although_cntk_refuses_something_e
     assert [(d.kind, d.what) for d in found] == [("refused", "values 0")]
 
 
+@pytest.mark.parametrize(("computed", "kinds"), [(REFUSAL, ["both refuse"]), ([ONE], ["type"])])
+def test_types_that_stay_unknown_differ_only_if_something_is_computed(computed, kinds):
+    cntk, ours = ({"type of v1": [shape, [], "float32"], "values 0": computed} for shape in ([2], [-2]))
+    assert [d.kind for d in compare(cntk, ours, "float32")] == kinds
+
+
 @pytest.mark.parametrize(("a", "b"), [(np.nan, 0), (0, np.inf), (np.inf, -np.inf)])
 def test_infinite_values_differ_from_finite_ones_and_in_their_sign(a, b):
     assert compare({"values 0": [plain(np.array(a))]}, {"values 0": [plain(np.array(b))]}, "float32")
