@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from . import media_programs, reader_programs
+from . import exchange, media_programs, reader_programs
 from .consistency import problems
 from .generator import write
 from .processes import ORACLE
@@ -25,13 +25,24 @@ def test_programs_of_today_compute_the_same_in_other_forms():
             assert not problems(program), f"seed {seed}:\n{program.script()}"
 
 
-@pytest.mark.timeout(0 if LONGER > 1 else 300)
-def test_programs_of_today_agree_with_cntk():
+@pytest.fixture
+def seeds():
+    """Those of the programs that are compared with CNTK."""
     if not ORACLE.exists() or "CNTKJAX_RANDOM_GRAPHS" not in os.environ:
         pytest.skip("`make random-graphs` compares with the original CNTK 2.7 in ../shared/oracle")
-    seeds = range(TODAY, TODAY + 12 * LONGER)
-    print(f"seeds {seeds}")
+    print(f"seeds {(seeds := range(TODAY, TODAY + 12 * LONGER))}")
+    return seeds
+
+
+@pytest.mark.timeout(0 if LONGER > 1 else 300)
+def test_programs_of_today_agree_with_cntk(seeds):
     readers = reader_programs.write, media_programs.images, media_programs.speech
     programs = [p for p in (write(seed)[0] for seed in seeds) if p.roots] + [r(seed) for r in readers for seed in seeds]
     for program, found in zip(programs, differences(programs), strict=True):
         assert not [d for d in found if d.is_fault], f"seed {program.seed}: {found}\n{program.script()}"
+
+
+@pytest.mark.timeout(0 if LONGER > 1 else 300)
+def test_checkpoints_of_today_are_restored_by_the_other(seeds):
+    for program, found in exchange.problems(list(exchange.trained(seeds))):
+        assert not found, f"seed {program.seed}: {found}\n{program.script()}"

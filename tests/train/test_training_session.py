@@ -210,6 +210,8 @@ def test_wrong_arguments_are_errors(session):
         C.CrossValidationConfig()
     with pytest.raises(ValueError, match="the name of the checkpoint is empty"):
         C.CheckpointConfig("")
+    with pytest.raises(ValueError, match="without a filename"):
+        C.CheckpointConfig(None, 10)
     for wrong in -1, "a", (1, 7), 2.5:
         with pytest.raises(ValueError, match="CheckpointConfig: a frequency is"):
             C.CheckpointConfig("model", frequency=wrong)

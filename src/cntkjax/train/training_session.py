@@ -87,7 +87,7 @@ class CheckpointConfig:
     `restore`: resume from ``filename``, or if that does not exist from the last of the numbered files.
     `preserve_all`: keep all checkpoints, as ``filename0``, ``filename1`` …; the last one also as ``filename``.
 
-    Errors: ValueError for an empty name or an invalid frequency.
+    Errors: ValueError for an empty name, a frequency without a name, or an invalid one.
 
     >>> config = CheckpointConfig('digits', frequency=(10, DataUnit.sweep), preserve_all=True)
     """
@@ -101,6 +101,8 @@ class CheckpointConfig:
     ) -> None:
         if filename == "":
             raise ValueError("CheckpointConfig: the name of the checkpoint is empty; give a path")
+        if filename is None and frequency:
+            raise ValueError("CheckpointConfig: a frequency without a filename saves nothing; give a path")
         self.filename = None if filename is None else os.fspath(filename)
         self.frequency = as_frequency(frequency, "CheckpointConfig")
         self.restore, self.preserve_all = restore, preserve_all
