@@ -57,8 +57,8 @@ def main(steps=2000, seed=1):
 
     for step in range(1, steps + 1):
         for _ in range(CRITIC_STEPS):
-            critic_trainer.train_minibatch({
-                real: points(MINIBATCH, random), noise: noises(), share: random.random_sample((MINIBATCH, 1))})
+            shares = random.random_sample((MINIBATCH, 1)).astype(np.float32)
+            critic_trainer.train_minibatch({real: points(MINIBATCH, random), noise: noises(), share: shares})
         generator_trainer.train_minibatch({noise: noises()})
         if step % 250 == 0:
             away, covered = quality(generator, random)
