@@ -52,6 +52,8 @@ def problems(programs: list[Program]) -> Iterator[tuple[Program, str]]:
                 if before is None or other is None or is_refusal(before) or is_refusal(other):
                     continue
                 found = after["message"] if is_refusal(after) else problem(before, after, TOLERANCE[p.dtype])
+                if restorer == "CNTK" and p.dtype == "float64" and "isomorphic" in found:
+                    continue  # docs/compatibility.md: the initial states of its delays are single precision
                 yield p, found and f"saved by {saver}: {found.replace('in CNTK', 'saved').replace('here', 'restored')}"
 
 
