@@ -60,3 +60,9 @@ def test_all_links_of_the_pages_lead_somewhere(site_module):
     for file in page_of:
         if file.suffix == ".md":
             build.linked(file.read_text(), file, page_of)
+
+
+def test_every_page_is_in_the_navigation(site_module):
+    listed = (ROOT / "docs" / "site" / "index.md").read_text().splitlines()
+    pages = [str(page.with_suffix("")) for file, page in site_module.pages().items() if file.parent == ROOT / "docs"]
+    assert [page for page in pages if page not in listed] == []
