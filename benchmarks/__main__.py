@@ -14,7 +14,7 @@ from benchmarks import gpu_speed, report
 from benchmarks.compare import NETWORKS, SIDES, compare
 from benchmarks.resources import machine, parse_with_paths
 
-OTHERS = "cold", "gaps", "inference", "ops", "gpu-programs", "gpu-scaling", "workers", "scaling"
+OTHERS = "cold", "deep", "gaps", "inference", "ops", "gpu-programs", "gpu-scaling", "workers", "scaling"
 """Modules with a `main`; they import jax and PyTorch, which the networks leave to their own processes."""
 
 

@@ -22,7 +22,7 @@ from .wire import DAMAGED, FormatError
 OLDEST, NEWEST = 4, 31  # versions of the format that CNTK 2.7 reads with these layouts
 _FIRST_VERSIONS = {"Pooling": 5, "MaxUnpooling": 5, "BatchNormalization": 6}  # others have known layouts in all
 LONGEST = 4096  # characters of a text
-MAGIC = "BCN\0".encode("utf-16-le")
+MAGIC = b"B\0C\0N\0\0\0"  # "BCN" and zero in UTF-16
 _DTYPES: dict[str, type] = {"float": np.float32, "double": np.float64, "half": np.float16}
 
 Values = dict[str, Any]

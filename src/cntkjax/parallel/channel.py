@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from .._threads import start_thread
@@ -60,6 +59,8 @@ class _Peer:
     """One end of a connection: frames of a JSON header and bytes."""
 
     def __init__(self, sock: socket.socket) -> None:
+        from multiprocessing.connection import Connection  # slow to import, and one process needs none of it
+
         sock.settimeout(None)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_TIMEOUT, 0))
@@ -115,6 +116,8 @@ class Hub(threading.Thread):
 
     def _serve(self, timeout: float | None) -> None:
         """Wait for messages and for workers that join, and deal with them; after a failure only for those that join."""
+        from multiprocessing.connection import wait
+
         sources: dict[Any, Callable[[], None]] = {}
         if self._failure is None:
             sources |= {peer.connection: partial(self._read, rank) for rank, peer in self._present()}
