@@ -136,6 +136,16 @@ def test_a_model_loaded_twice_and_combined_keeps_both_values(tmp_path):
     assert_same(evaluate(loaded, data * 2), evaluate(both, data * 2))
 
 
+def test_constants_inside_a_block_count_if_others_are_listed_outside(tmp_path):
+    """So CNTK saves double precision networks that it has evaluated."""
+    f = C.sequence.is_last(C.sequence.input_variable(2))
+    block = f.root_function
+    block.node_inputs = [C.constant(9) if v.is_constant else v for v in block.node_inputs]
+    f.save(tmp_path / "m")
+    (steps,) = C.load_model(tmp_path / "m").eval([np.ones((3, 2), np.float32)])
+    assert steps.tolist() == [0, 0, 1]
+
+
 # ---- restoring
 def test_restore_passes_nodes_that_cntk_inserts(tmp_path):
     """An operand with the batch axis alone gets the axes of the sequences that it is combined with."""

@@ -208,7 +208,8 @@ class _Reader:
             raise
         except Exception as error:  # a damaged node can break a rule anywhere; the cause stays attached
             raise FormatError(f"{where} does not fit its inputs: {error}") from error
-        if set(node.node_inputs) != set(inputs):
+        # Of a double precision network CNTK converts the constants inside a block, and lists the original ones outside.
+        if {v for v in node.node_inputs if not v.is_constant} != {v for v in inputs if not v.is_constant}:
             raise FormatError(f"{where}: its inputs are not those of the graph inside it")
         node.node_inputs = inputs
         self.nodes[uid] = node
