@@ -56,6 +56,12 @@ def three_dimensions():
     return C.convolution(w, x, auto_padding=[False, True, True, True]), data
 
 
+def transposed():
+    x, data = image(3, 4, 5)
+    w = C.parameter((3, 2, 4, 2), init=C.glorot_uniform(seed=1))
+    return C.convolution_transpose(w, x, strides=(2, 2), auto_padding=[False, True, True]), data
+
+
 def normalized():
     x, data = image(3, 5, 4)
     data = data + 10  # the mean is not 0
@@ -134,7 +140,7 @@ CASES = {
     "pooling of relu with padding": lambda: rectified(strides=(2, 2), auto_padding=[True, True]),
     "groups": lambda: grouped(4, 12),
     "depthwise": lambda: grouped(8, 16),
-    "3-d convolution": three_dimensions,
+    "3-d convolution": three_dimensions, "transposed convolution": transposed,
     "batch normalization": normalized,
     "LSTM": lambda: recurrent(L.Recurrence(L.LSTM(3, init=C.glorot_uniform(seed=1)))),
     "LSTMs in both directions": lambda: side_by_side(*both(L.LSTM), *both(L.LSTM, seed=6)),
