@@ -145,6 +145,13 @@ class Primitive:
         """The sizes of free dimensions in its last result, if no operand determines them; each has its own program."""
         return ()
 
+    def by_numpy(self, node: Node) -> Callable[..., Any] | None:
+        """The computation of a node by NumPy; None if there is none.
+
+        Shapes: it takes and returns [batch, *shape], or *shape of what has no dynamic axes.
+        """
+        return None
+
     def gathers_rows(self, node: Node) -> bool:
         """True if a node contracts the last axis of its first operand with the first axis of the second one, so that
         sparse data read only some rows of the second."""

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .._typing import Array
+from .._typing import AnyArray, Array
 from ..engine.plan.padding import ANYTHING, FAR, PaddedOperand
 from ..graph.errors import ShapeError, explain
+from ..graph.function import Node
 from ..graph.shape import UNKNOWN_SHAPE, Shape, broadcast, is_unknown
 from ..graph.variable import Edge, Leaf, infer_shape
 from .base import Attrs, Primitive, primitive
@@ -68,6 +70,12 @@ class Elementwise(Primitive):
     def lower(self, attrs: Attrs, *samples: Array) -> Array:
         """The computation; the operands broadcast like NumPy arrays."""
         raise NotImplementedError(self.name)
+
+    def by_numpy(self, node: Node) -> Callable[..., Any] | None:
+        """NumPy's operation, unless the axis of the batch would meet another one."""
+        rank = len(node.node_outputs[0].shape)
+        fits = all(len(v.shape) == rank if v.dynamic_axes else len(v.shape) <= rank for v in node.node_inputs)
+        return _BY_NUMPY.get(self.name) if fits else None
 
 
 class _Identity(Elementwise):
@@ -302,6 +310,20 @@ _OPERATIONS: list[tuple[str, int, Callable[..., Array]]] = [
     ("Atan", 96, jnp.arctan),
 ]
 
+
+def _relu_by_numpy(x: AnyArray) -> AnyArray:
+    return np.maximum(x, x.dtype.type(0))
+
+
+def _sigmoid_by_numpy(x: AnyArray) -> AnyArray:
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, x.dtype.type(1), small) / (1 + small)
+
+
+_BY_NUMPY: dict[str, Callable[..., Any]] = {
+    "Plus": np.add, "Minus": np.subtract, "ElementTimes": np.multiply, "Negate": np.negative, "Abs": np.abs,
+    "Exp": np.exp, "Tanh": np.tanh, "ReLU": _relu_by_numpy, "StableSigmoid": _sigmoid_by_numpy,
+}
 
 # Operations with traits beyond those of element-wise ones
 _BASES = {"Exp": _Exponential, "Minus": _Difference, "ElementTimes": _Product, "Select": _Selection, "NoOp": _Identity}

@@ -5,14 +5,17 @@ Source: CNTK 2.7 with such models. Criteria are sums over the minibatch, not val
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from .._typing import Array
+from .._typing import AnyArray, Array
 from ..engine.lower.values import Context, Traced
 from ..engine.plan.padding import PaddedOperand
+from ..graph.function import Node
 from .base import Attrs, primitive
 from .elementwise import Elementwise
 from .loss import WholeMinibatch
@@ -48,6 +51,15 @@ class LogSoftmax(OverAllAxes):
     def along(self, x: Array, axis: int) -> Array:
         """The computation along one axis."""
         return jax.nn.log_softmax(x, axis=axis)
+
+    def by_numpy(self, node: Node) -> Callable[..., Any] | None:
+        """Of vectors."""
+        return _log_softmax_by_numpy if len(node.node_outputs[0].shape) == 1 else None
+
+
+def _log_softmax_by_numpy(x: AnyArray) -> AnyArray:
+    shifted = x - x.max(axis=-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
 
 
 class _Sum(WholeMinibatch):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from .._typing import Array
+from .._typing import AnyArray, Array
 from ..engine.data.sparse import Sparse, dense
 from ..engine.lower.values import Context, Traced, common_axes
 from ..engine.plan.padding import ANYTHING, PaddedOperand
@@ -39,6 +41,19 @@ class Times(Primitive):
     def specialize(self, attrs: Attrs) -> Primitive:
         """With the attribute that says so, the products of all steps of a sequence are summed."""
         return _over_sequence if attrs.get("inferInputRankToMap") == REDUCE_SEQUENCE else self
+
+    def by_numpy(self, node: Node) -> Callable[..., Any] | None:
+        """Of samples, all of whose axes are contracted, and a weight."""
+        left, right = node.node_inputs
+        rank = node.node_attributes["outputRank"]
+        if not left.dynamic_axes or right.dynamic_axes or left.shape != right.shape[:-rank]:
+            return None
+        inner, shape = prod(left.shape), right.shape[-rank:]
+
+        def multiply(samples: AnyArray, weight: AnyArray) -> AnyArray:
+            return np.dot(samples.reshape(-1, inner), weight.reshape(inner, -1)).reshape(len(samples), *shape)
+
+        return multiply
 
     def gathers_rows(self, node: Node) -> bool:
         """True if one axis is contracted."""

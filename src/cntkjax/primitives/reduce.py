@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import ceil, prod, sqrt
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .._typing import Array
+from .._typing import AnyArray, Array
 from ..engine.data.layout import Layout
 from ..engine.lower.values import Axes, Context, Traced
 from ..engine.plan.padding import ANYTHING, FAR, PaddedOperand
@@ -437,6 +437,15 @@ class Softmax(OverAllAxes):
     def along(self, x: Array, axis: int) -> Array:
         """The computation along one axis."""
         return jax.nn.softmax(x, axis=axis)
+
+    def by_numpy(self, node: Node) -> Callable[..., Any] | None:
+        """Of vectors."""
+        return _softmax_by_numpy if len(node.node_outputs[0].shape) == 1 else None
+
+
+def _softmax_by_numpy(x: AnyArray) -> AnyArray:
+    exponentials = np.exp(x - x.max(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)
 
 
 @primitive("Hardmax", 11)

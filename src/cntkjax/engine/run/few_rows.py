@@ -59,63 +59,17 @@ def _step(node: Node, values: dict[Edge, Samples], places: dict[Edge, int], rows
     operands = [resolve(v) for v in node.node_inputs]
     if any(v.dtype != node.node_outputs[0].dtype or (v not in values and v not in places) for v in operands):
         return None
-    if node.primitive.name == "Times":
-        return _product(node, values.get(operands[1]), places.get(operands[0]), rows)
-    compute = _OPERATIONS.get(node.primitive.name) or (
-        _OF_VECTORS.get(node.primitive.name) if len(node.node_outputs[0].shape) == 1 else None
-    )
-    if compute is None or not all(_fits(v, node.node_outputs[0], values) for v in operands):
+    compute, weight = node.primitive.by_numpy(node), node.primitive.weight_operand
+    if compute is None or (weight is not None and not _is_small(values.get(operands[weight]), rows)):
         return None
     takes: list[Any] = [values.get(v, places.get(v)) for v in operands]
     return lambda computed: compute(*(computed[a] if type(a) is int else a for a in takes))
 
 
-def _product(node: Node, weight: Samples | None, place: int | None, rows: int) -> _Step | None:
-    """Of samples with all their axes contracted and a weight."""
-    rank = node.node_attributes["outputRank"]
-    if weight is None or place is None or node.node_inputs[0].shape != weight.shape[:-rank]:
-        return None
-    if weight.size > _MOST_WEIGHTS or (rows > 1 and rows * weight.size > _MOST_MULTIPLICATIONS):
-        return None
-    matrix = np.ascontiguousarray(weight).reshape(-1, int(np.prod(weight.shape[-rank:])))
-    shape = weight.shape[-rank:]
+def _is_small(weight: Samples | None, rows: int) -> bool:
+    return weight is not None and weight.size <= _MOST_WEIGHTS and (
+        rows == 1 or rows * weight.size <= _MOST_MULTIPLICATIONS
+    )
 
-    def multiply(computed: list[Samples]) -> Samples:
-        samples = computed[place]
-        return np.dot(samples.reshape(-1, len(matrix)), matrix).reshape(len(samples), *shape)
-
-    return multiply
-
-
-def _fits(operand: Edge, output: Edge, values: dict[Edge, Samples]) -> bool:
-    """True if NumPy broadcasts an operand as CNTK does: the axis of the batch must not meet another one."""
-    rank, most = len(operand.shape), len(output.shape)
-    return rank <= most if operand in values else rank == most
-
-
-def _relu(x: Samples) -> Samples:
-    return np.maximum(x, x.dtype.type(0))
-
-
-def _sigmoid(x: Samples) -> Samples:
-    small = np.exp(-np.abs(x))
-    return np.where(x >= 0, x.dtype.type(1), small) / (1 + small)
-
-
-def _softmax(x: Samples) -> Samples:
-    exponentials = np.exp(x - x.max(axis=-1, keepdims=True))
-    return exponentials / exponentials.sum(axis=-1, keepdims=True)
-
-
-def _log_softmax(x: Samples) -> Samples:
-    shifted = x - x.max(axis=-1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-
-
-_OPERATIONS: dict[str, Callable[..., Samples]] = {
-    "Plus": np.add, "Minus": np.subtract, "ElementTimes": np.multiply, "Negate": np.negative, "Abs": np.abs,
-    "Exp": np.exp, "Tanh": np.tanh, "ReLU": _relu, "StableSigmoid": _sigmoid, "Dropout": np.copy,
-}
-_OF_VECTORS: dict[str, Callable[..., Samples]] = {"Softmax": _softmax, "LogSoftmax": _log_softmax}
 
 __all__ = ["MOST_ROWS", "few_rows"]
