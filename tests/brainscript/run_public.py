@@ -17,7 +17,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,20 +95,24 @@ def parse_all() -> list[str]:
     return errors
 
 
+def run(config: Path, data: Path, folder: Path, workers: int, arguments: Sequence[str]) -> tuple[str, int]:
+    """What the command logs for a configuration, and its exit status; what it writes is in the folder."""
+    given = [
+        f"configFile={config}", f"currentDirectory={data}", f"DataDir={data}", f"RunDir={folder}",
+        f"OutputDir={folder}", f"ConfigDir={config.parent}", "DeviceId=-1", "stderr=-", *arguments,
+    ]
+    program = folder / "cntk.py"
+    program.write_text("import sys; from cntkjax.brainscript.command_line import main; sys.exit(main())")
+    launch = ["-m", "cntkjax", "launch", "-n", str(workers)] if workers > 1 else []
+    command = [sys.executable, *launch, str(program), *given]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr, done.returncode
+
+
 def log_of(case: Case, folder: str) -> str:
     """What the command logs."""
-    data = PUBLIC / case.data
-    arguments = [
-        f"configFile={PUBLIC / case.config}", f"currentDirectory={data}", f"DataDir={data}", f"RunDir={folder}",
-        f"OutputDir={folder}", f"ConfigDir={(PUBLIC / case.config).parent}", "DeviceId=-1", "stderr=-", *case.arguments,
-    ]
-    program = Path(folder) / "cntk.py"
-    program.write_text("import sys; from cntkjax.brainscript.command_line import main; sys.exit(main())")
-    launch = ["-m", "cntkjax", "launch", "-n", str(case.workers)] if case.workers > 1 else []
-    command = [sys.executable, *launch, str(program), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    log = done.stdout + done.stderr
-    return log if done.returncode == 0 else f"{log}\nexit status {done.returncode}"
+    log, status = run(PUBLIC / case.config, PUBLIC / case.data, Path(folder), case.workers, case.arguments)
+    return log if status == 0 else f"{log}\nexit status {status}"
 
 
 def epochs_in(log: str) -> list[dict[str, float]]:

@@ -14,7 +14,6 @@ import difflib
 import re
 import shutil
 import struct
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .run_public import PUBLIC
+from .run_public import PUBLIC, run
 
 _TESTS = PUBLIC / "Tests/EndToEndTests"
 _DATA = _TESTS / "Speech/Data"
@@ -89,17 +88,8 @@ def small_copy(config: Path, folder: Path) -> Path:
 def log_of(case: Case, data: Path, folder: Path) -> str:
     """What the command logs."""
     config = small_copy(_TESTS / case.config, folder / "config")
-    arguments = [
-        f"configFile={config}", f"currentDirectory={data}", f"DataDir={data}", f"RunDir={folder}", "DeviceId=-1",
-        f"OutputDir={folder}", f"ConfigDir={config.parent}", "stderr=-", *case.arguments,
-    ]
-    program = folder / "cntk.py"
-    program.write_text("import sys; from cntkjax.brainscript.command_line import main; sys.exit(main())")
-    launch = ["-m", "cntkjax", "launch", "-n", str(case.workers)] if case.workers > 1 else []
-    command = [sys.executable, *launch, str(program), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    log = done.stdout + done.stderr
-    return log if done.returncode == 0 else f"{log}\nFinished Epoch[ exit status {done.returncode} {log[-1000:]}"
+    log, status = run(config, data, folder, case.workers, case.arguments)
+    return log if status == 0 else f"{log}\nFinished Epoch[ exit status {status} {log[-1000:]}"
 
 
 def lines_of(log: str) -> list[str]:
