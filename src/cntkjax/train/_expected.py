@@ -58,8 +58,13 @@ def _expect_others(minibatch: Mapping[Any, Any]) -> None:
 
 
 def after_step(trainer: _Trainer, number: int, step: Step, minibatch: Mapping[Any, Any]) -> None:
-    """Begin to compile the test, if compiling the step took long. `number`: of the minibatch."""
-    if number == _TEST_EXPECTED_AT and minibatch and trainer.metric is not None and step.is_slow_to_compile:
+    """Begin to compile the test, if compiling the step took long. `number`: of the minibatch.
+
+    Not for sequences: a test hardly ever has as many of them, and of the same lengths.
+    """
+    if number != _TEST_EXPECTED_AT or not minibatch or trainer.metric is None:
+        return
+    if step.is_slow_to_compile and all(v.sequence_axis is None for v in step.plan.arguments):
         _EXPECTING_TEST.attempt(lambda: trainer.test_step.compile_in_background(feeds(trainer.test_step, minibatch)))
 
 

@@ -80,9 +80,26 @@ def test_the_first_of_varied_lengths_leaves_room():
     assert len(policy.ready) == 1
 
 
+@pytest.mark.parametrize(("size", "share"), [(70, 0.84), (100, 0.94), (500, 0.98)])
+def test_the_first_program_fits_most_minibatches_of_as_many_words(size, share):
+    fits = []
+    for seed in range(20):
+        first, *others = [need(*m) for m in minibatches(queries(), size, 1, seed)]
+        shape = SEQUENCES.with_room(first, [])
+        fits.append(np.mean([SEQUENCES.cost(shape, n) < np.inf for n in others]))
+    assert np.mean(fits) > share
+
+
+def test_there_is_no_more_room_than_pays():
+    long = need(1000, *[10] * 9)
+    shape = SEQUENCES.with_room(long, [])
+    assert 1250 <= shape.grids[0].time < 2000
+    assert SEQUENCES.work(shape) <= 1.8 * SEQUENCES.work(SEQUENCES.tightest(long))
+
+
 def test_a_row_for_each_sequence_leaves_no_rows_empty():
     space = MinibatchSpace((AxisTraits(has_loop=False, one_per_row=True),))
-    assert space.with_room(need(20, 17, 4), []) == MinibatchShape(3, False, (GridShape(25, 3, True),))
+    assert space.with_room(need(20, 17, 4), []) == MinibatchShape(3, False, (GridShape(28, 3, True),))
 
 
 def test_a_test_pass_begins_with_the_sizes_of_training():

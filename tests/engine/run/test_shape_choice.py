@@ -170,15 +170,20 @@ def test_a_training_pass_and_a_test_pass_compile_few_programs(monkeypatch):
     assert sum(len(policy.ready) for policy in policies_of(trainer.test_step.program)) == 1
 
 
-def test_the_program_of_a_test_is_compiled_while_training_runs(monkeypatch):
+@pytest.mark.parametrize("sequences", [False, True], ids=["samples", "sequences"])
+def test_the_program_of_a_test_of_samples_is_compiled_while_training_runs(monkeypatch, sequences):
     monkeypatch.setattr(steps, "_NOTICED", 0.0)
-    y, trainer = trainer_of()
-    for seed in range(25):
-        trainer.train_minibatch(minibatch(y, [5, 3, 4], seed))
+    variable = C.sequence.input_variable if sequences else C.input_variable
+    features, labels = variable(2), variable(2)
+    z = C.layers.Dense(2)(features)
+    trainer = C.Trainer(z, (C.squared_error(z, labels), C.squared_error(z, labels)), [C.sgd(z.parameters, 0.01)])
+    data = np.ones((6, 5, 2)[not sequences :], np.float32)
+    for _ in range(25):
+        trainer.train_minibatch({features: data, labels: data})
     for _, _, future in trainer.test_step.program._compiling:
         future.result()
-    assert len(trainer.test_step.program.executables) == 1
-    trainer.test_minibatch(minibatch(y, [5, 4, 3]))
+    assert len(trainer.test_step.program.executables) == (0 if sequences else 1)
+    trainer.test_minibatch({features: data, labels: data})
     assert len(trainer.test_step.program.executables) == 1
 
 

@@ -310,7 +310,7 @@ def test_assignments_take_effect_once_and_with_the_backward_pass():
     assert_close(total.value, [3, 3])
 
 
-def test_functions_in_loops_stay_in_their_stage_and_are_called_once():
+def test_functions_in_loops_stay_in_their_stage_and_are_called_once_for_each_sample():
     calls = []
 
     class Doubled(Mapped):
@@ -326,4 +326,4 @@ def test_functions_in_loops_stay_in_their_stage_and_are_called_once():
     gradients = C.sequence.reduce_sum(C.user_function(longer)).grad({x: STEPS})
     assert_close(gradients[0], np.float32([[14, 14], [6, 6], [2, 2]]))
     assert_close(gradients[1], [[2, 2]])
-    assert calls == [2, 1, 1]
+    assert sum(calls) == len(np.concatenate(STEPS))

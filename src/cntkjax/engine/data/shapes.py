@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from math import ceil, inf
+from math import ceil, inf, log, sqrt
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -15,9 +15,11 @@ from .packing import GridShape, bucket
 MASK_COST = 1.02  # of computing with masks, as a factor
 ELEMENTS = 16  # of a sparse sample cost as much as its other computations
 FILLING = 0.97  # of the cells of a grid, which first-fit can be expected to fill
-# A new shape leaves room for larger minibatches by these factors: for more sequences, which cost little if they share
-# rows, and for longer ones. Readers fill minibatches up to a number of samples, so there are hardly more of these.
-MORE_SEQUENCES, LONGER, MORE_SAMPLES = 1.5, 1.25, 1.06
+# A new shape leaves room for larger minibatches. Readers fill them up to a number of samples, so there are hardly more
+# of these, by a factor; and the number of sequences, which cost little if they share rows, varies by so many standard
+# deviations. Sequences are longer by a factor at least, and up to the longest of so many times as many if that costs
+# up to so much more: then running in this shape, until a tighter one pays, costs less than twice as much as in that.
+MORE_SAMPLES, DEVIATIONS, LONGER, MORE_TO_COME, ROOM_COST = 1.06, 3, 1.25, 100, 1.5
 QUANTILES = 12  # of the sizes so far, up to which candidates fit
 
 
@@ -169,14 +171,28 @@ class MinibatchSpace:
         lengths = []
         for i, ((longest, total), axis) in enumerate(zip(largest.lengths, self.axes, strict=True)):
             is_longest = all(n.lengths[i].longest < longest for n in similar)
-            steps = need.lengths[i].longest if axis.exact else ceil(longest * LONGER) if is_longest else longest
+            steps = need.lengths[i].longest if axis.exact else self._longer(largest, i) if is_longest else longest
             lengths.append(Lengths(steps, ceil(total * MORE_SAMPLES)))
         number = largest.number
         if self.shares_rows:
-            number = ceil(number * MORE_SEQUENCES)
+            number += ceil(DEVIATIONS * sqrt(number))
         elif any(n.number < number for n in similar):
             number = bucket(number)
         return self._masked(Need(number, tuple(lengths), largest.widths))
+
+    def _longer(self, need: Need, axis: int) -> int:
+        """Room along an axis for longer sequences than a minibatch has, more after few sequences than after many."""
+
+        def cost(steps: int) -> float:
+            lengths = list(need.lengths)
+            lengths[axis] = lengths[axis]._replace(longest=steps)
+            return self._work_of(need._replace(lengths=tuple(lengths)))
+
+        longest, most = need.lengths[axis].longest, ROOM_COST * self._work_of(need)
+        steps, likely = ceil(longest * LONGER), _longest_to_come(need.number, need.lengths[axis])
+        while (more := bucket(steps + 1)) <= bucket(likely) and cost(more) <= most:
+            steps = more
+        return steps
 
     def _are_similar(self, a: Need, b: Need) -> bool:
         """Whether one shape may do for both: not if they need different numbers of steps along an exact axis."""
@@ -204,6 +220,17 @@ class MinibatchSpace:
                 yield self._masked(self._rounded(largest))
                 if largest.is_uniform:
                     yield self.tightest(largest)
+
+
+def _longest_to_come(number: int, lengths: Lengths) -> int:
+    """About the longest of many more sequences, if few of their lengths are far above the mean, as in most texts.
+
+    The longest of n values with an exponential tail is about mean + scale * (H_n - 1), with harmonic numbers H_n.
+    """
+    if number < 2:
+        return lengths.longest
+    mean, harmonic = lengths.total / number, sum(1 / n for n in range(1, number + 1))
+    return ceil(lengths.longest + (lengths.longest - mean) / (harmonic - 1) * log(MORE_TO_COME))
 
 
 def _length(axis: int, kind: str, need: Need) -> int:
