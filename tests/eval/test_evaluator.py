@@ -25,6 +25,14 @@ def test_an_evaluator_averages_over_samples():
         C.Evaluator(None)
 
 
+def test_evaluators_of_one_model_share_a_program():
+    x, y, _, error = parts()
+    evaluators = [C.Evaluator(error) for _ in range(2)]
+    assert [evaluator.test_minibatch({x: X, y: Y}) for evaluator in evaluators] == [0.5, 0.5]
+    first, second = (evaluator.test_step.program for evaluator in evaluators)
+    assert first is second and len(first.executables) == 1
+
+
 def test_a_trainer_counts_trained_samples():
     x, y, z, error = parts()
     loss = C.squared_error(z, y)

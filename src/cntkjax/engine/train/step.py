@@ -28,6 +28,7 @@ from ..plan.plan import Plan
 from ..run.handover import STATE, Attempt, Captures, hand_over, replace_state, settle
 from ..run.minibatch import Feed, Feeds, MinibatchPacker, PackedMinibatch, arguments_in_order
 from ..run.program import Program
+from ..run.program_cache import programs
 from ..run.random_streams import RandomState, after_drawing, draw_random_state, random_inputs
 from ..run.result import Result, collect_results
 from ..run.staged_execution import StagedExecution
@@ -126,9 +127,7 @@ class Step:
         if self.learners:
             self.program = Program(self.plan, "train", body.train, True, self._variant(body), donate=True)
         else:
-            self.program = Program(
-                self.plan, "test", body.test, False, body.num_criteria, donate=True, quick_start=True
-            )
+            self.program = programs.program(self.plan, "test", body.test, False, body.num_criteria)
         self._local = LocalExchange(self.learners)
         self._shapes: dict[Hashable, str] = {}  # digests of signatures, equal in all processes
 
