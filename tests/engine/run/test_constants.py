@@ -16,7 +16,7 @@ def test_arrays_filled_with_numbers_are_what_the_function_returns(dtype):
         return {"zeros": [jnp.zeros_like(v) for v in values], "ones": jnp.ones((2,), jnp.int32)}
 
     with jax.enable_x64(dtype == np.float64):
-        values = [jnp.ones((2, 3), dtype), jnp.ones(4, dtype)]
+        values = [jnp.ones((2, 3), dtype), jnp.ones(4, dtype), jnp.ones((), dtype)]
         filled, computed = constant_outputs(function, values), function(values)
         assert jax.tree.structure(filled) == jax.tree.structure(computed)
         for a, b in zip(jax.tree.leaves(filled), jax.tree.leaves(computed), strict=True):
@@ -43,7 +43,7 @@ def test_outputs_for_arrays_with_a_place_of_their_own_are_left_to_a_program():
 
 def test_a_learner_compiles_nothing_for_its_state():
     x = C.input_variable(3)
-    z = C.layers.Dense(2)(x)
+    z = C.layers.Sequential([C.layers.Stabilizer(), C.layers.Dense(2)])(x)
     learner = C.adam(z.parameters, C.learning_parameter_schedule(0.1), C.momentum_schedule(0.9))
     trainer = C.Trainer(z, C.reduce_sum(z), learner)
     before = len(report().programs)

@@ -34,23 +34,22 @@ def _filled(jaxpr: Jaxpr) -> list[Array] | None:
     if not all(map(_fills, jaxpr.eqns)):
         return None
     fillings: dict[Any, JaxprEqn] = {eqn.outvars[0]: eqn for eqn in jaxpr.eqns}
-    if not all(_is_variable(v) and v in fillings for v in jaxpr.outvars):
+    outputs: Sequence[Any] = jaxpr.outvars
+    numbers = [v if _is_literal(v) else fillings[v].invars[0] if v in fillings else None for v in outputs]
+    if any(number is None or v.aval.weak_type for v, number in zip(outputs, numbers, strict=True)):
         return None
-    return [_array(fillings[v]) for v in jaxpr.outvars]
+    return [_array(number, v.aval) for v, number in zip(outputs, numbers, strict=True)]
 
 
 def _fills(eqn: JaxprEqn) -> bool:
-    weak = getattr(eqn.outvars[0].aval, "weak_type", False)
-    return eqn.primitive.name == "broadcast_in_dim" and not _is_variable(eqn.invars[0]) and not weak
+    return eqn.primitive.name == "broadcast_in_dim" and _is_literal(eqn.invars[0])
 
 
-def _is_variable(v: Any) -> bool:
-    return not hasattr(v, "val")  # which literals have
+def _is_literal(v: Any) -> bool:
+    return hasattr(v, "val")
 
 
-def _array(eqn: JaxprEqn) -> Array:
-    number: Any = eqn.invars[0]
-    kind: Any = eqn.outvars[0].aval
+def _array(number: Any, kind: Any) -> Array:
     return jax.device_put(np.full(kind.shape, number.val, kind.dtype), may_alias=False)
 
 
