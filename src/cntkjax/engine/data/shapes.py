@@ -168,31 +168,32 @@ class MinibatchSpace:
         largest = reduce(Need.union, similar, need)
         if largest.is_uniform and all(n.is_uniform for n in similar):
             return self._masked(self._rounded(need) if largest == need else largest)
+        longer = [i for i, n in enumerate(largest.lengths) if all(m.lengths[i].longest < n.longest for m in similar)]
         lengths = []
         for i, ((longest, total), axis) in enumerate(zip(largest.lengths, self.axes, strict=True)):
-            is_longest = all(n.lengths[i].longest < longest for n in similar)
-            steps = need.lengths[i].longest if axis.exact else self._longer(largest, i) if is_longest else longest
+            steps = need.lengths[i].longest if axis.exact else ceil(longest * LONGER) if i in longer else longest
             lengths.append(Lengths(steps, ceil(total * MORE_SAMPLES)))
         number = largest.number
         if self.shares_rows:
             number += ceil(DEVIATIONS * sqrt(number))
         elif any(n.number < number for n in similar):
             number = bucket(number)
-        return self._masked(Need(number, tuple(lengths), largest.widths))
+        roomy = Need(number, tuple(lengths), largest.widths)
+        for i in longer:
+            roomy = self._with_longer(roomy, i, largest)
+        return self._masked(roomy)
 
-    def _longer(self, need: Need, axis: int) -> int:
-        """Room along an axis for longer sequences than a minibatch has, more after few sequences than after many."""
-
-        def cost(steps: int) -> float:
+    def _with_longer(self, need: Need, axis: int, minibatch: Need) -> Need:
+        """With room along an axis for as long sequences as may come, while a minibatch does not cost too much more."""
+        most, likely = ROOM_COST * self._work_of(minibatch), bucket(_longest_to_come(minibatch, axis))
+        while not self.axes[axis].exact and (steps := bucket(need.lengths[axis].longest + 1)) <= likely:
             lengths = list(need.lengths)
             lengths[axis] = lengths[axis]._replace(longest=steps)
-            return self._work_of(need._replace(lengths=tuple(lengths)))
-
-        longest, most = need.lengths[axis].longest, ROOM_COST * self._work_of(need)
-        steps, likely = ceil(longest * LONGER), _longest_to_come(need.number, need.lengths[axis])
-        while (more := bucket(steps + 1)) <= bucket(likely) and cost(more) <= most:
-            steps = more
-        return steps
+            longer = need._replace(lengths=tuple(lengths))
+            if self._work_of(longer) > most:
+                break
+            need = longer
+        return need
 
     def _are_similar(self, a: Need, b: Need) -> bool:
         """Whether one shape may do for both: not if they need different numbers of steps along an exact axis."""
@@ -222,15 +223,16 @@ class MinibatchSpace:
                     yield self.tightest(largest)
 
 
-def _longest_to_come(number: int, lengths: Lengths) -> int:
+def _longest_to_come(need: Need, axis: int) -> int:
     """About the longest of many more sequences, if few of their lengths are far above the mean, as in most texts.
 
     The longest of n values with an exponential tail is about mean + scale * (H_n - 1), with harmonic numbers H_n.
     """
-    if number < 2:
-        return lengths.longest
-    mean, harmonic = lengths.total / number, sum(1 / n for n in range(1, number + 1))
-    return ceil(lengths.longest + (lengths.longest - mean) / (harmonic - 1) * log(MORE_TO_COME))
+    longest, total = need.lengths[axis]
+    if need.number < 2:
+        return longest
+    mean, harmonic = total / need.number, sum(1 / n for n in range(1, need.number + 1))
+    return ceil(longest + (longest - mean) / (harmonic - 1) * log(MORE_TO_COME))
 
 
 def _length(axis: int, kind: str, need: Need) -> int:
