@@ -1,10 +1,13 @@
 """Products with sparse operands, and products that are summed along a sequence."""
 
+import jax
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy.sparse import csr_matrix
 
 import cntkjax as C
+from cntkjax.interop import to_jax
 
 OVER_SEQUENCE = C.ops.TIMES_REDUCE_SEQUENCE_AXIS_WITHOUT_INFERRED_INPUT_RANK
 LENGTHS = (3, 1, 4, 2)  # so that several sequences share a row of the grid
@@ -103,3 +106,13 @@ def test_noise_contrastive_estimation_has_sparse_gradients():
     for p in (weights, biases):
         touched = np.flatnonzero(gradients[p].asarray().any(1))
         assert gradients[p].is_sparse and 7 in touched and len(touched) <= 5
+
+
+def test_a_matrix_and_a_vector_are_multiplied_by_a_product_and_not_element_by_element():
+    # Elementwise, the gradient for a weight of 3,455 rows took 30 times as long.
+    x = C.input_variable(4)
+    weight = C.parameter((7, 4), init=C.glorot_uniform(seed=1))
+    f, parameters = to_jax(C.times_transpose(weight, x))
+    data = np.arange(12, dtype=np.float32).reshape(3, 4)
+    assert_allclose(f(parameters, data)[..., 0], data @ weight.value.T, rtol=1e-6)
+    assert "dot_general" in str(jax.make_jaxpr(f)(parameters, data))

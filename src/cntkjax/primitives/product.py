@@ -239,7 +239,7 @@ class TransposeTimes(Primitive):
         if isinstance(left, Sparse) and not isinstance(right, Sparse) and right.ndim <= rank and len(left.shape) == 1:
             return left.dot(right).reshape((1,) * rank)
         x, weight = dense(left), dense(right)
-        if rank == 1 and weight.ndim == 1:
+        if x.ndim == weight.ndim == rank == 1:  # a sum takes half the time of a product with one row and one column
             return jnp.sum(x * weight, -1, keepdims=True)
         if weight.ndim <= rank:
             weight = weight.reshape((1,) * (rank + 1 - weight.ndim) + weight.shape)
