@@ -128,6 +128,13 @@ def test_a_program_receives_what_was_sent(arrays, double, joined):
         assert {k: a.dtype for k, a in after.items()} == {k: a.dtype for k, a in before.items()}
 
 
+def test_double_precision_arrives_whole(joined):
+    x = C.input_variable(3, dtype=np.float64, needs_gradient=True)
+    data = np.full((2, 3), 1 / 3)
+    np.testing.assert_allclose(C.square(x).eval({x: data}), data**2, rtol=1e-15)
+    np.testing.assert_allclose(C.square(x).grad({x: data}), 2 * data, rtol=1e-15)
+
+
 @pytest.fixture
 def gate():
     gate = threading.Event()

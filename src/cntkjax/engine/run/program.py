@@ -271,7 +271,8 @@ class Program:
         """What the executable for a minibatch takes."""
         fed = _Fed(minibatch.arguments, minibatch.batch, minibatch.layouts, random, minibatch.past, extra)
         places_later = self._devices is not None and len(self._devices.local) > 1
-        return donated, leaves, joined(fed) if places_later else _JOINING.attempt(sent, fed, otherwise=fed)
+        with double_precision(self.plan.is_double):  # otherwise the joined arrays are of single precision
+            return donated, leaves, joined(fed) if places_later else _JOINING.attempt(sent, fed, otherwise=fed)
 
     def inputs_for(
         self, minibatch: PackedMinibatch, leaves: Sequence[Array | None], random: RandomInputs | None
