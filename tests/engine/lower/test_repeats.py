@@ -52,3 +52,19 @@ def test_a_gradient_in_the_graph_of_repeated_pieces_is_that_of_numpy():
     assert len(repeats.repeats(plan.parts, plan.outputs)) < 20
     np.testing.assert_allclose(h.eval({x: data}), value, rtol=1e-5)
     np.testing.assert_allclose(h.grad({x: data}, wrt=[x]), slope, rtol=1e-5)
+
+
+def test_repeated_pieces_stand_beside_sequences_of_several_axes():
+    """Axes cannot be sorted, as jax would do with the keys of a dict."""
+    inputs = [C.sequence.input_variable(2, sequence_axis=C.Axis(name)) for name in ("a", "b")]
+    roots = []
+    for h in inputs:
+        for _ in range(40):
+            h = C.tanh(h * 0.5) + C.sin(h)
+        roots.append(h)
+    data = [np.full((1, steps, 2), 0.25, np.float32) for steps in (3, 5)]
+    expected = 0.25
+    for _ in range(40):
+        expected = np.tanh(expected * 0.5) + np.sin(expected)
+    for value in C.combine(roots).eval(dict(zip(inputs, data, strict=True))).values():
+        np.testing.assert_allclose(value[0], expected, rtol=1e-5)

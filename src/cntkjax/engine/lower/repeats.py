@@ -16,7 +16,7 @@ from ..plan.parts import resolve
 from ..plan.repeats import Repeat
 from ..xla.materialize import storing_values
 from .nodes import run_node
-from .values import Context, Environment, Traced
+from .values import Context, Environment, Traced, layouts_as_arguments
 
 _MOST_ALONE = 2  # pieces at the beginning that are computed by themselves
 
@@ -56,12 +56,12 @@ def _run_from(ctx: Context, repeat: Repeat, begin: int, env: Environment) -> Non
     read = dict.fromkeys(resolve(v) for node in nodes for v in node.node_inputs)
     shared = {v: env[v] for v in read if v not in inside and v in env}
     forms: list[Traced] = []
+    layouts, with_layouts = layouts_as_arguments(ctx)
 
     @storing_values(False)
     def step(carry: list[Array], arrays: list[Array]) -> tuple[list[Array], list[Array]]:
         # New layouts, as those of the program would keep arrays of this trace.
-        layouts, batch = jax.tree.map(lambda x: x, (ctx.layouts, ctx.batch))
-        inner = replace(ctx, layouts=layouts, batch=batch, updates={}, carried_out={})
+        inner = replace(with_layouts(jax.tree.map(lambda x: x, layouts)), updates={}, carried_out={})
         local = dict(shared)
         for v, value, data in zip(entering, before, carry, strict=True):
             local[v] = replace(value, data=data)
