@@ -75,11 +75,18 @@ def shares_operand(program: Program, s: Statement) -> bool:
         name = program[name].uses[0]
 
 
+def splices_steps_with_a_leaf(program: Program, s: Statement) -> bool:
+    """Steps beside what has no dynamic axes, so that its gradient is summed over all steps."""
+    operands = [program[u].type for u in s.uses]
+    return "C.splice(" in s.text and any(t.is_sequence for t in operands) and any(not t.axes for t in operands)
+
+
 def learns_sparse_rows(program: Program, s: Statement) -> bool:
     return program.learner.startswith("C.nesterov") and s.is_input and s.type.is_sparse
 
 
 BACKWARD = "gradients|training"
+PADS_CHANNELS = r"C\.convolution_transpose\(.*auto_padding=\[True"
 
 KNOWN: Sequence[Known] = [
     *refused("a window larger than the operand", "onvolution|ooling", r"kernel dim \d+ <= input dim",
@@ -121,6 +128,11 @@ KNOWN: Sequence[Known] = [
              r"DataType Float does not match the corresponding Value's"),
     Known("nesterov with the sparse gradient", learns_sparse_rows, observed="training"),
     Known("`sequence.unpack` of a gather", is_unpacked_gather, "^shape", "values|loaded"),
+    Known("gradient of a parameter that is spliced with the steps", splices_steps_with_a_leaf, observed=BACKWARD),
+    Known("random numbers", text("Dropout"), observed=BACKWARD),
+    Known("indices out of range, or NaN, in `gather`", text(r"C\.gather\("), r"nan.* here"),
+    Known("shape of a transposed convolution that pads its channels", text(PADS_CHANNELS), kind="type"),
+    *refused("shape of a transposed convolution that pads its channels", PADS_CHANNELS, r"kernel dim \d+ <= input dim"),
     Known("`weighted_binary_cross_entropy` of sequences", of_sequences(r"C\.weighted_binary"), r"^\["),
     Known("cosines of zero vectors", text(r"C\.cosine_distance"), r"nan.* in CNTK"),
     Known("gradient of `sqrt` at 0", text(r"C\.(sqrt|asin|acos|atanh)|reduce_l2"), r"^\[(\s*nan)+\] in CNTK", BACKWARD),
