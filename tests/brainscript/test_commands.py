@@ -178,16 +178,45 @@ def test_output_formats(run, tmp_path):
     (["reader=[readerType=UCIFastReader]"], "UCIFastReader is not supported: convert the data to CNTK's text format"),
     (["reader=[input=[features=[dim=x]]]"], "dim is a whole number, not 'x'"),
     (["command=Test"], "there is no model"),
+    (["Train=[SGD=[maxEpochs=many]]"], "column 23: 'many' is no number. maxEpochs takes"),
+    (["Train=[SGD=[maxEpochs=many]]"], f"\n  Train=[SGD=[maxEpochs=many]]\n{' ' * 24}^"),
+    (["Rate=fast", "Train=[SGD=[learningRatesPerSample=$Rate$]]"], "column 6: 'fast' is no number"),
+    (["Train.SGD.maxEpochs=2"], "Train.SGD.maxEpochs is no name: write Train=[SGD=[maxEpochs=2]]"),
+    (["configFile="], "a file has to be named here; in . there are a.cntk"),
+    (["b.cntk"], "b.cntk is no key = value; a file is given by configFile=b.cntk"),
+    (["--version"], "--version is no key = value; cntk --help shows how"),
+    (["deviceId=GPX"], "there is no device gpx; deviceId = -1 is the CPU"),
     (["reader=[file=nowhere.ctf]"], "nowhere.ctf"),
-    (["Train=[SimpleNetworkBuilder=[layerTypes=Sigmod]]"], "layerTypes = Sigmod: the types of layers are Sigmoid"),
+    (["Train=[SimpleNetworkBuilder=[layerTypes=Sigmod]]"], "RectifiedLinear; did you mean Sigmoid?"),
 ])
 def test_mistakes(run, arguments, message):
     status, log = run(*arguments)
     assert status == 1 and message in log and "Traceback" not in log
 
 
+@pytest.mark.parametrize(("old", "new", "message"), [
+    ("file =", "fle =", "reader has no file: write file = ... in it, or in a block around it; is fle meant to be file"),
+    ("SimpleNetworkBuilder", "SimpleNetworkBilder", "there is no SimpleNetworkBilder; did you mean SimpleNetworkBui"),
+])
+def test_keys_that_are_missing_are_explained_with_what_is_there_instead(run, tmp_path, old, new, message):
+    (tmp_path / "a.cntk").write_text(CONFIG.replace(old, new, 1))
+    status, log = run("command=Train")
+    assert status == 1 and re.search(rf"a.cntk, line \d+, column \d+: .*{re.escape(message)}.*\n.*\n *\^", log), log
+
+
+def test_a_configuration_from_windows_runs(run, tmp_path):
+    """With a mark of its encoding, line ends of two characters, and backslashes in the names of files."""
+    text = CONFIG.replace("$Out$/models/", "$Out$\\models\\").replace("$Data$", "$Dir$\\data.ctf")
+    (tmp_path / "b.cntk").write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
+    status, log = run("configFile=.\\b.cntk", "command=Train:Test", "Dir=.", "Train=[SGD=[maxEpochs=1]]")
+    assert status == 0 and epochs(log)[0][1] == pytest.approx(LOSSES[0], rel=1e-5)
+    assert (tmp_path / "models" / "net.dnn").is_file()
+
+
 def test_unknown_keys_are_warned_about(run):
-    _, log = run("command=Train", "Train=[SGD=[minibatchSze=3];SimpleNetworkBuilder=[layerSize=3]]")
+    _, log = run("command=Train", "comand=Test", "outs=1", "Train=[SGD=[maxEpochs=1]]")
+    assert "comand has no effect; did you mean command?" in log and "outs has" not in log
+    _, log = run("command=Train", "makeMode=false", "Train=[SGD=[minibatchSze=3];SimpleNetworkBuilder=[layerSize=3]]")
     assert "SGD has no key minibatchSze, which is ignored; did you mean minibatchSize?" in log
     assert "SimpleNetworkBuilder has no key layerSize, which is ignored; did you mean layerSizes?" in log
 

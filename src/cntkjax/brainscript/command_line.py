@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ..device import cpu, gpu, try_set_default_device
 from ..sgd import ConfigError
+from ..sgd.keys import nearest
 from .actions.running import run_commands
 from .configuration import Block, load
+from .configuration.files import COMMAND_LINE
 from .describe import describe
 from .log import Log
 
+_TOP_LEVEL = ("command", "precision", "deviceId", "modelPath", "stderr", "currentDirectory", "parallelTrain")
 _INTERRUPTED = 130  # as of a program that SIGINT ends
 
 USAGE = """\
@@ -43,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(arguments: Sequence[str], describes: bool = False) -> None:
     """Run what the arguments describe, or print the networks. Errors: ConfigError for what cannot be used."""
     root = load(arguments)
-    folder = root.text("currentDirectory", "")
+    folder = root.file("currentDirectory", "")
     if folder:
         os.chdir(folder)
     _choose_device(root)
@@ -51,30 +54,43 @@ def run(arguments: Sequence[str], describes: bool = False) -> None:
         for line in describe(root, Log()):
             print(line)
         return
-    stamped, prefix = root.flag("timestamping", False), root.text("stderr", "-")
+    stamped, prefix = root.flag("timestamping", False), root.file("stderr", "-")
     log = Log(timestamping=stamped)
     if prefix not in ("", "-"):
         log = Log.to_file(prefix, root.array("command"), stamped)
     try:
         log.arguments(arguments)
+        for warning in _misspelt(root):
+            log.warn(warning)
         run_commands(root, log)
     finally:
         log.close()
 
 
+def _misspelt(root: Block) -> Iterator[str]:
+    """Warnings for names on the command line that nothing reads, and that are nearly those of keys."""
+    texts = "".join(entry.value.content for entry in root).lower()
+    for entry in root:
+        guess = nearest(entry.name, _TOP_LEVEL)
+        is_argument = entry.place.text.name == COMMAND_LINE
+        if guess and is_argument and guess.lower() != entry.name.lower() and f"${entry.name.lower()}$" not in texts:
+            yield f"{entry.place}: {entry.name} has no effect; did you mean {guess}?"
+
+
 def _choose_device(root: Block) -> None:
     """Use the device that ``deviceId`` names, unless it is not there."""
-    device = root.text("deviceId", "auto").lower()
-    if device in ("-1", "cpu"):
-        try_set_default_device(cpu())
-    elif device.isdigit():
-        try:
+    device, value = root.text("deviceId", "auto").lower(), root.get("deviceId")
+    try:
+        if device in ("-1", "cpu"):
+            try_set_default_device(cpu())
+        elif device.isdigit():
             try_set_default_device(gpu(int(device)))
-        except ValueError as error:
-            value = root.get("deviceId")
-            assert value is not None
-            problem = str(error).splitlines()[0]
-            raise value.at(0).error(f"{problem}; deviceId = -1 is the CPU, auto the GPU if there is one") from None
+        elif device not in ("auto", "gpu", "all", "*", ""):
+            raise ValueError(f"there is no device {device}")
+    except ValueError as error:
+        assert value is not None
+        problem = str(error).splitlines()[0]
+        raise value.at(0).error(f"{problem}; deviceId = -1 is the CPU, auto the GPU if there is one") from None
 
 
 __all__ = ["main", "run"]

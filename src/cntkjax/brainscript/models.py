@@ -18,6 +18,7 @@ from ..ops.functions import Function
 from ..sgd import ConfigError
 from ..variables import Variable
 from .network import ROLES, Network
+from .source import local_path
 
 _ATTRIBUTE = "cntkNetwork"
 _KEPT = ("roles", "operations", "inputs", "rates", "statistics")
@@ -44,6 +45,7 @@ def _owners(network: Network) -> list[Any]:
 
 def load_network(path: str) -> Network:
     """The network in a model file. Errors: ConfigError if there is none; FormatError if it is damaged."""
+    path = local_path(path)
     if not Path(path).is_file():
         folder = Path(path).parent
         others = sorted(os.listdir(folder))[:8] if folder.is_dir() else []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ..sgd import ConfigError
 from .configuration import Block
 from .nodes import NetNode
 
@@ -38,11 +37,7 @@ class Nodes:
 
     def activations(self, count: int) -> list[str]:
         """The operation of each hidden layer; the last one that is listed holds for the rest."""
-        types = self.block.array("layerTypes") or ["Sigmoid"]
-        found = [next((each for each in _ACTIVATIONS if each.lower() == kind.lower()), kind) for kind in types]
-        for kind in found:
-            if kind not in _ACTIVATIONS:
-                raise ConfigError(f"layerTypes = {kind}: the types of layers are {', '.join(_ACTIVATIONS)}")
+        found = self.block.choices("layerTypes", _ACTIVATIONS) or ["Sigmoid"]
         return [found[min(i, len(found) - 1)] for i in range(count)]
 
     def criterion(self, key: str, default: str = "CrossEntropyWithSoftmax") -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from ..sgd import ConfigError
 
@@ -143,4 +145,14 @@ class Place:
         return ConfigError("\n".join(lines))
 
 
-__all__ = ["ConfigError", "Place", "Text"]
+def local_path(name: str) -> str:
+    """The name of a file as it is here: configurations that were written on Windows have backslashes in it."""
+    return name if os.path.exists(name) else name.replace("\\", os.sep)
+
+
+def content_of(path: Path) -> str:
+    """The text of a file, whatever its line ends are, and whether it begins with a mark of its encoding."""
+    return path.read_bytes().decode("utf-8-sig", errors="replace").replace("\r\n", "\n").replace("\r", "\n")
+
+
+__all__ = ["ConfigError", "Place", "Text", "content_of", "local_path"]

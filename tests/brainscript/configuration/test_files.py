@@ -15,6 +15,14 @@ def test_files_are_layered_and_included_once(tmp_path):
     assert [root.text(name) for name in "xyzw"] == ["base", "more", "last", "1"]
 
 
+def test_names_of_included_files_may_have_values_from_before(tmp_path):
+    (tmp_path / "inner.cntk").write_text("x = 1")
+    (tmp_path / "a.cntk").write_text('File = inner\ninclude = "$Dir$/$File$.cntk"')
+    assert load([f"Dir={tmp_path}", f"configFile={tmp_path}/a.cntk"]).text("x") == "1"
+    with pytest.raises(ConfigError, match=r"\$Dir\$ is not defined"):
+        load([f"configFile={tmp_path}/a.cntk", f"Dir={tmp_path}"])
+
+
 def test_errors_name_the_includes(tmp_path):
     (tmp_path / "inner.cntk").write_text("x = [")
     with pytest.raises(ConfigError, match=r"inner.cntk, line 1, column 5.*\n.*\n.*\n.*included at .*a.cntk, line 2"):
@@ -24,5 +32,5 @@ def test_errors_name_the_includes(tmp_path):
 def test_a_file_without_its_key_is_explained(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.cntk").write_text("x = 1")
-    with pytest.raises(ConfigError, match="a.cntk is no key = value; write configFile=a.cntk"):
+    with pytest.raises(ConfigError, match="a.cntk is no key = value; a file is given by configFile=a.cntk"):
         load(["a.cntk"])

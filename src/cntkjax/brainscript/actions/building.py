@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ...sgd import ConfigError
+from ...sgd.keys import nearest
 from .. import ndl
 from ..configuration import Block, inside
 from ..language import build_network
@@ -43,6 +44,9 @@ def built(command: Command) -> Network:
         if name == "NDLNetworkBuilder":
             return _described(block, name, command.precision, ndl.build_network)
         return _described(block, name, command.precision, build_network)
+    for entry in block:
+        if guess := nearest(entry.name, BUILDERS):
+            raise entry.place.error(f"{block.path()} has no network: there is no {entry.name}; did you mean {guess}?")
     raise ConfigError(f"{block.path()} has no network: give one of the blocks {', '.join(BUILDERS)}")
 
 

@@ -36,7 +36,7 @@ def decompose(command: Command) -> None:
                 factors[variable] = _factors(variable, name, ratio, aligned, command)
     if not factors:
         raise ConfigError(f"{block.path()}: no weight matrix of the model has a name that NodeNameRegex matches")
-    path = Path(block.text("outputModelPath"))
+    path = Path(block.file("outputModelPath"))
     path.parent.mkdir(parents=True, exist_ok=True)
     function_of(_replaced(network, factors)).save(str(path))
 
@@ -47,7 +47,7 @@ def _groups(command: Command) -> Iterator[tuple[re.Pattern[str], float]]:
     if "SVDConfig" not in block:
         yield pattern(block.text("NodeNameRegex")), block.number("KeepRatio", 0.5)
         return
-    for line in Path(block.text("SVDConfig")).read_text(encoding="utf-8").splitlines():
+    for line in Path(block.file("SVDConfig")).read_text(encoding="utf-8-sig").splitlines():
         if line.strip():
             expression, ratio = line.split()
             yield pattern(expression), float(ratio)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from .. import mel
 from ..models import function_of
-from ..source import Text
+from ..source import Text, content_of, local_path
 from .building import built
 from .session import Command
 
@@ -15,11 +15,11 @@ def edit(command: Command) -> None:
     """Run the script of ``editPath``, or write the network that BrainScript describes to ``outputModelPath``."""
     block = command.block
     if "editPath" in block:
-        for name in block.array("editPath"):
+        for name in map(local_path, block.array("editPath")):
             text = Text(name, _read(command, name))
             mel.edit(text, block, command.precision)
         return
-    path = Path(block.text("outputModelPath"))
+    path = Path(block.file("outputModelPath"))
     path.parent.mkdir(parents=True, exist_ok=True)
     function_of(built(command)).save(str(path))
     command.log.line(f"Model written to {path}")
@@ -31,7 +31,7 @@ def _read(command: Command, name: str) -> str:
         value = command.block.get("editPath")
         assert value is not None
         raise value.at(0).error(f"there is no file {name}")
-    return path.read_text(encoding="utf-8", errors="replace")
+    return content_of(path)
 
 
 __all__ = ["edit"]

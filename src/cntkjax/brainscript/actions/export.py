@@ -19,7 +19,7 @@ def export_model(command: Command) -> None:
     names = named_nodes(network, block.array("outputNodeNames"), "outputNodeNames") or network.roles["output"]
     if not names:
         raise ConfigError("the model has no output nodes: name nodes in outputNodeNames")
-    path = Path(block.text("outputModelPath", f"{command.model_path}.onnx"))
+    path = Path(block.file("outputModelPath", f"{command.model_path}.onnx"))
     path.parent.mkdir(parents=True, exist_ok=True)
     combine([network.nodes[name] for name in names]).save(str(path), ModelFormat.ONNX, opset=_OPSET)
     command.log.line(f"Nodes {', '.join(names)} are written to {path}")

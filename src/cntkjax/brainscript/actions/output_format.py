@@ -51,7 +51,7 @@ def output_format(block: Block | None) -> Format:
         raise ConfigError(f"precisionFormat = {precision}: give a width and precision, such as .4")
     labels: tuple[str, ...] = ()
     if "labelMappingFile" in block:
-        labels = tuple(Path(block.text("labelMappingFile")).read_text(encoding="utf-8").split("\n"))
+        labels = tuple(Path(block.file("labelMappingFile")).read_text(encoding="utf-8-sig").split("\n"))
 
     def part(key: str, default: str) -> str:
         value = block.own(key)

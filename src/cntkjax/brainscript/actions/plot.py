@@ -15,7 +15,7 @@ _PRECOMPUTED = ("Mean", "InvStdDev")
 
 def plot(command: Command) -> None:
     """Write the graph of a model as CNTK does, node by node in the order of names."""
-    path = Path(command.block.text("outputDOTFile", f"{command.model_path}.dot"))
+    path = Path(command.block.file("outputDOTFile", f"{command.model_path}.dot"))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join([*graph(load_network(command.model_path)), ""]), encoding="utf-8")
     command.log.line(f"Output network description in dot language to {path}")

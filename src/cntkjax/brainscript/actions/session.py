@@ -26,7 +26,7 @@ class Command:
     @property
     def model_path(self) -> str:
         """The path of the model."""
-        return self.block.text("modelPath")
+        return self.block.file("modelPath")
 
     def reader(self, name: str = "reader") -> Block:
         """The block of the reader. Errors: ConfigError if there is none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 
 from ...parallel import workers
@@ -11,10 +12,11 @@ from ...sgd.keys import KEYS, SECTIONS
 from ...sgd.settings import BlockSettings
 from ..configuration import Block
 from ..log import Log
-from ..source import Text
+from ..source import ConfigError, Place, Text
 from .parallel_lines import is_parallel
 
 _BLOCKS = {section[-1].lower(): section for section in SECTIONS if section}
+_PLACED = re.compile(r"(.*?), line (\d+), column (\d+): (.*)", re.DOTALL)
 _NOT_INHERITED = ("tracelevel",)  # of the package's own messages
 _OTHER_NAMES = {  # that public configurations have: the key, and its value
     **dict.fromkeys(("blockSizePerWorker", "syncPeriod", "syncFrequencyInFrames"), ("blockSize", "({}) * #workers")),
@@ -51,11 +53,38 @@ def settings_of(block: Block, model_path: str, log: Log, pieces: int = 0) -> Blo
                 around[name] = raw(value)
     precision = block.get("precision")
     references = {} if precision is None else {"precision": raw(precision)}
-    settings = BlockSettings(given, references=references, around=around)
+    try:
+        settings = BlockSettings(given, references=references, around=around)
+    except ConfigError as error:
+        raise _with_line(error, sgd) from error
     if settings["useBufferedAsyncGradientAggregation"]:
         log.warn("useBufferedAsyncGradientAggregation = true: gradients are used in their own minibatch here. CNTK "
                  "used them later, by a rule that is published nowhere")
     return settings
+
+
+def _with_line(error: ConfigError, sgd: Block) -> ConfigError:
+    """The error with the user's line, if it is about a value in or around the block."""
+    match = _PLACED.match(str(error))
+    if match is None:
+        return error
+    name, line, column = match[1], int(match[2]), int(match[3])
+    values = [place for scope in sgd.scopes() for place in _values(scope) if str(place).startswith(f"{name}, line ")]
+    before = [place for place in values if place.line == line and place.column <= column]
+    if not before:
+        return error
+    nearest = max(before, key=lambda place: place.column)
+    return nearest.text.at(nearest.offset + column - nearest.column).error(match[4])
+
+
+def _values(block: Block) -> Iterator[Place]:
+    """Where the values of a block, and of those inside it that belong to SGD, begin."""
+    for entry in block:
+        inner = block.block(entry.name) if entry.is_block and entry.name.lower() in _BLOCKS else None
+        if inner is not None:
+            yield from _values(inner)
+        elif not entry.is_block:
+            yield block.expanded(entry).at(0).original
 
 
 def _assignments(block: Block, section: tuple[str, ...], log: Log) -> Iterator[Assignment]:

@@ -36,7 +36,7 @@ def normalization_statistics(command: Command) -> None:
         node: Any = network.nodes[name].owner
         _estimate(node, source, minibatch_size(block), block.integer("itersPerNode", _ITERATIONS))
         command.log.line(f"Estimated the statistics of {name}")
-    path = Path(block.text("outputModelPath", f"{command.model_path}.PBN"))
+    path = Path(block.file("outputModelPath", f"{command.model_path}.PBN"))
     path.parent.mkdir(parents=True, exist_ok=True)
     function_of(network).save(str(path))
     command.log.line(f"Model written to {path}")

@@ -20,7 +20,7 @@ def dump_nodes(command: Command) -> None:
         names = [name for name in names if expression.fullmatch(name)]
     elif "nodeName" in block:
         names = named_nodes(network, block.array("nodeName"), "nodeName")
-    path = Path(block.text("outputFile", f"{command.model_path}.__AllNodes__.txt"))
+    path = Path(block.file("outputFile", f"{command.model_path}.__AllNodes__.txt"))
     lines = [line for name in sorted(names) for line in described(network, name, block.flag("printValues", True))]
     path.write_text("\n".join([*lines, ""]), encoding="utf-8")
     command.log.line(f"{len(names)} nodes are written to {path}")

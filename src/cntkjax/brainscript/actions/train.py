@@ -32,7 +32,7 @@ def train(command: Command) -> None:
     """Train a network, from its last checkpoint if there is one."""
     block = command.block
     sgd = block.block("SGD")
-    path = (sgd if sgd is not None and "modelPath" in sgd else block).text("modelPath")  # old ones have it in SGD
+    path = (sgd if sgd is not None and "modelPath" in sgd else block).file("modelPath")  # old ones have it in SGD
     if not block.flag("makeMode", True):
         if workers.rank() == 0:
             _remove(path)

@@ -17,8 +17,8 @@ from .session import Command
 def write_classes(command: Command) -> None:
     """Write words by their frequency, the class of each word, and the first word of each class."""
     block = command.block
-    path, count = block.text("inputFile"), block.integer("nbrClass", 0)
-    words = vocabulary(Path(path).read_text(encoding="utf-8").splitlines(), block)
+    path, count = block.file("inputFile"), block.integer("nbrClass", 0)
+    words = vocabulary(Path(path).read_text(encoding="utf-8-sig").splitlines(), block)
     if not words:
         raise ConfigError(f"{path} has no words")
     groups = classes([number for _, number in words], count)
@@ -28,7 +28,7 @@ def write_classes(command: Command) -> None:
         ("outputVocabFile", lines), ("outputWord2Cls", map(str, groups)), ("outputCls2Index", map(str, firsts)),
     ):
         if key in block:
-            _write(block.text(key), content)
+            _write(block.file(key), content)
     command.log.line(f"Vocabulary size {len(words)}, {len(firsts)} classes.")
 
 

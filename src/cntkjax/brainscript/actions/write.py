@@ -54,7 +54,7 @@ def _writers(network: Network, command: Command, stack: ExitStack) -> tuple[Mapp
         return {name: each for name, each in found.items() if name in names or "outputNodeNames" not in block}, ""
     if not names:
         raise ConfigError("the model has no output nodes: name nodes in outputNodeNames")
-    path, form = block.text("outputPath"), output_format(block.block("format"))
+    path, form = block.file("outputPath"), output_format(block.block("format"))
     return {name: form.writer(name, _open(stack, path, name)) for name in names}, f"Written to {path}*" * (path != "-")
 
 

@@ -28,8 +28,8 @@ class _LabelWriter:
     """The most probable labels, one a line."""
 
     def __init__(self, block: Block, reader: Block, stack: ExitStack) -> None:
-        self._labels = Path(block.text("token")).read_text(encoding="utf-8").split()
-        path = Path(block.text("file"))
+        self._labels = Path(block.file("token")).read_text(encoding="utf-8-sig").split()
+        path = Path(block.file("file"))
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = stack.enter_context(path.open("w", encoding="utf-8", newline="\n"))
 
@@ -46,8 +46,8 @@ class _FeatureWriter:
     """A HTK file for each utterance, whose names scpFile lists. Frames that come one by one are put together."""
 
     def __init__(self, block: Block, reader: Block, stack: ExitStack) -> None:
-        self._block, self._dim, script = block, block.integer("dim"), block.text("scpFile")
-        lines = Path(script).read_text(encoding="utf-8").split("\n")
+        self._block, self._dim, script = block, block.integer("dim"), block.file("scpFile")
+        lines = Path(script).read_text(encoding="utf-8-sig").split("\n")
         self._files = iter([line.strip().rpartition("=")[2].partition("[")[0] for line in lines if line.strip()])
         self._lengths, self._rows = utterance_lengths(reader), np.zeros((0, self._dim), np.float32)
         self._length, self._script = next(self._lengths, 0), script

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from ...sgd import ConfigError
 from ...sgd.keys import nearest
-from ..source import Place, Text
+from ..source import Place, Text, local_path
 from .parsing import Entry, assignments, elements, inside, unquoted
 
 _REFERENCE = re.compile(r"\$(\w+)\$")
@@ -161,9 +161,16 @@ class Block:
             return default
         return unquoted(value)
 
+    def file(self, name: str, default: str | None = None) -> str:
+        """A text that is the name of a file; see `local_path`. Errors: those of `text`."""
+        return local_path(self.text(name, default))
+
     def missing(self, name: str) -> ConfigError:
         """The error for a key that is needed."""
-        return ConfigError(f"{self.path()} has no {name}: write {name} = ... in it, or in a block around it")
+        message = f"{self.path()} has no {name}: write {name} = ... in it, or in a block around it"
+        if guess := nearest(name, [entry.name for entry in self]):
+            message += f"; is {guess} meant to be {name}?"
+        return ConfigError(message) if self.place is None else self.place.error(message)
 
     def flag(self, name: str, default: bool) -> bool:
         """True or false. Errors: ConfigError for another value."""
@@ -208,15 +215,12 @@ class Block:
     def choice(self, name: str, choices: Iterable[str], default: str) -> str:
         """One of the choices, as spelt there. Errors: ConfigError for another value."""
         value = self.get(name)
-        if value is None:
-            return default
-        text = unquoted(value)
-        for choice in choices:
-            if choice.lower() == text.lower():
-                return choice
-        guess = nearest(text, choices)
-        hint = f"; did you mean {guess}?" if guess else ""
-        raise value.at(0).error(f"{name} is one of {', '.join(choices)}{hint}")
+        return default if value is None else _choice(value, name, choices)
+
+    def choices(self, name: str, choices: Iterable[str]) -> list[str]:
+        """The elements of an array of choices, as spelt there. Errors: ConfigError for another element."""
+        value = self.get(name)
+        return [] if value is None else [_choice(part, name, choices) for part in elements(value)]
 
     def unknown(self, known: Iterable[str]) -> Iterator[str]:
         """Warnings for keys of this block that nothing reads, which CNTK ignored, too."""
@@ -227,6 +231,16 @@ class Block:
                 guess = nearest(entry.name, names)
                 hint = f"; did you mean {guess}?" if guess else ""
                 yield f"{entry.place}: {self.name} has no key {entry.name}, which is ignored{hint}"
+
+
+def _choice(text: Text, name: str, choices: Iterable[str]) -> str:
+    content = unquoted(text)
+    for choice in choices:
+        if choice.lower() == content.lower():
+            return choice
+    guess = nearest(content, choices)
+    hint = f"; did you mean {guess}?" if guess else ""
+    raise text.at(0).error(f"{name} is one of {', '.join(choices)}{hint}")
 
 
 def _number(text: Text, name: str, whole: bool) -> float:

@@ -6,10 +6,11 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ..source import Place, Text
+from ..source import Place, Text, content_of, local_path
 from .block import Block
 from .parsing import Entry, assignments
 
+COMMAND_LINE = "the command line"
 _DEPTH = 50  # of includes
 
 
@@ -21,15 +22,20 @@ def load(arguments: Sequence[str]) -> Block:
     root = Block("the configuration", None)
     read: set[Path] = set()
     for argument in arguments:
-        text = Text("the command line", argument)
-        if "=" not in argument and Path(argument).is_file():
-            raise text.at(0).error(f"{argument} is no key = value; write configFile={argument}")
+        text = Text(COMMAND_LINE, argument)
+        if "=" not in argument and not argument.startswith("["):
+            hint = "cntk --help shows how" if argument.startswith("-") else f"a file is given by configFile={argument}"
+            raise text.at(0).error(f"{argument} is no key = value; {hint}")
         if argument.startswith("["):
             text = text.part(1, _end_of_list(text))
         for entry in assignments(text):
             if entry.name.lower() == "configfile":
                 for name in entry.value.content.strip("\"'").split("+"):
-                    root.add_all(read_file(name.strip(), entry.place, read))
+                    root.add_all(read_file(name.strip(), entry.place, read, root))
+            elif "." in entry.name:
+                *blocks, key = entry.name.split(".")
+                nested = "".join(f"{block}=[" for block in blocks) + f"{key}={entry.value.content}" + "]" * len(blocks)
+                raise entry.place.error(f"{entry.name} is no name: write {nested}")
             else:
                 root.add(entry)
     return root
@@ -42,9 +48,10 @@ def _end_of_list(text: Text) -> int:
     return end
 
 
-def read_file(name: str, place: Place, read: set[Path], depth: int = 0) -> Iterator[Entry]:
+def read_file(name: str, place: Place, read: set[Path], root: Block, depth: int = 0) -> Iterator[Entry]:
     """What a file assigns, and the files that it includes, each of them once.
 
+    `root`: what is assigned so far: names of included files may have ``$name$``.
     Errors: ConfigError if there is no such file, or it is no text.
     """
     if depth > _DEPTH:
@@ -53,12 +60,13 @@ def read_file(name: str, place: Place, read: set[Path], depth: int = 0) -> Itera
     if path.resolve() in read:
         return
     read.add(path.resolve())
-    content = path.read_bytes().decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
+    content = content_of(path)
     if "\0" in content:
-        raise place.error(f"{path} is no text")
+        raise place.error(f"{path} is no text in UTF-8")
     for entry in assignments(Text(str(path), content, None if depth == 0 else place)):
         if entry.name.lower() == "include":
-            yield from read_file(entry.value.content.strip("\"'"), entry.place, read, depth + 1)
+            included = root.expand(entry.value).content.strip("\"'")
+            yield from read_file(included, entry.place, read, root, depth + 1)
         else:
             yield entry
 
@@ -68,13 +76,14 @@ def find_file(name: str, place: Place) -> Path:
 
     Errors: ConfigError if there is none.
     """
+    name = local_path(name)
     for candidate in (Path(name), Path(place.original.text.name).parent / name):
         if candidate.is_file():
             return candidate
     near = Path(name).parent
     others = sorted(each for each in os.listdir(near) if each.endswith(Path(name).suffix)) if near.is_dir() else []
     hint = f"; in {near} there are {', '.join(others[:8])}" if others else ""
-    raise place.error(f"there is no file {name}{hint}")
+    raise place.error((f"there is no file {name}" if name else "a file has to be named here") + hint)
 
 
 __all__ = ["find_file", "load", "read_file"]

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from ..building import Builder, network_of
 from ..network import ROLES, Network
 from ..nodes import NetNode
-from ..source import ConfigError, Place, Text
+from ..source import ConfigError, Place, Text, content_of, local_path
 from . import syntax
 from .construction import NodeMaker
 from .editing import editing_functions
@@ -60,6 +60,7 @@ def _library() -> tuple[frozenset[str], dict[str, syntax.Expression]]:
 
 def include_file(path: str, place: Place) -> Text:
     """The text of an included file, in the current folder, or beside the texts that include it."""
+    path = local_path(path)
     candidates = [Path(path)]
     at: Place | None = place
     while at is not None:
@@ -67,7 +68,7 @@ def include_file(path: str, place: Place) -> Text:
         at = at.text.origin
     for candidate in candidates:
         if candidate.is_file():
-            return Text(str(candidate), candidate.read_text(encoding="utf-8", errors="replace"), place)
+            return Text(str(candidate), content_of(candidate), place)
     raise place.error(f"there is no file {path}, in the current folder or beside {place.text.name}")
 
 

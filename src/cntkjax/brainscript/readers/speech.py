@@ -38,7 +38,7 @@ def label_deserializers(block: Block) -> Sequence[Any]:
 def lattice_deserializers(block: Block) -> Sequence[Any]:
     """The deserializers of a LatticeDeserializer block."""
     return [
-        LatticeDeserializer(stream.text("latticeIndexFile"), StreamDefs(**{stream.name: StreamDef()}))
+        LatticeDeserializer(stream.file("latticeIndexFile"), StreamDefs(**{stream.name: StreamDef()}))
         for stream in _inputs(block)
     ]
 
@@ -72,7 +72,7 @@ def _deserializer(stream: Block) -> list[Any]:
 
 def _features(stream: Block) -> Any:
     """Features, with as many frames beside each as ``dim`` has room for."""
-    script, width = stream.text("scpFile"), stream.integer("dim")
+    script, width = stream.file("scpFile"), stream.integer("dim")
     if "contextWindow" in stream:
         left, *more = stream.integers("contextWindow")
         context = left, more[0] if more else left
@@ -92,7 +92,7 @@ def _features(stream: Block) -> Any:
 
 def _frame_size(script: str) -> int:
     """The number of elements of a frame, from the header of the first file that a script lists."""
-    first = next((line for line in Path(script).read_text(encoding="utf-8").splitlines() if line.strip()), "")
+    first = next((line for line in Path(script).read_text(encoding="utf-8-sig").splitlines() if line.strip()), "")
     match = _FILE.fullmatch(first)
     file = match[1].strip() if match else ""
     if file.startswith(".../"):
@@ -109,14 +109,14 @@ def _frame_size(script: str) -> int:
 
 
 def _labels(stream: Block) -> Any:
-    files = stream.text("mlfFile") if "mlfFile" in stream else stream.text("mlfFileList")
+    files = stream.file("mlfFile") if "mlfFile" in stream else stream.file("mlfFileList")
     listed: str | list[str] = files
     if "mlfFileList" in stream:
-        listed = [line.strip() for line in Path(files).read_text(encoding="utf-8").splitlines() if line.strip()]
+        listed = [line.strip() for line in Path(files).read_text(encoding="utf-8-sig").splitlines() if line.strip()]
     dim = stream.integer("labelDim") if "labelDim" in stream else stream.integer("dim")
     definition = StreamDef(shape=dim, mlf=listed, defines_mb_size=stream.flag("definesMBSize", False))
     found = HTKMLFDeserializer(
-        stream.text("labelMappingFile", ""), StreamDefs(**{stream.name: definition}),
+        stream.file("labelMappingFile", ""), StreamDefs(**{stream.name: definition}),
         stream.flag("phoneBoundaries", False),
     )
     if stream.find("labelMappingFile") is None:  # then the lines have the numbers of labels

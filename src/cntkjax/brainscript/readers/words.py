@@ -25,7 +25,7 @@ class VocabularyEntry(NamedTuple):
 
 def language_corpus(block: Block) -> Corpus:
     """The text of a LMSequenceReader block: a sentence on each line; the label of a word is the next one."""
-    path, classes = block.text("file"), read_classes(block) if "wordclass" in block else []
+    path, classes = block.file("file"), read_classes(block) if "wordclass" in block else []
     lines = [(number, line.split()) for number, line in _lines(block, "file")]
     words = [each.word for each in classes] or _vocabulary(_part(block, "labelIn"), lines)
     find = _finder(words, block.text("unk", "<unk>"), "wordclass" if classes else "labelIn")
@@ -56,7 +56,7 @@ def _by_length(sentences: Pieces, size: int, limit: int) -> list[Pieces]:
 
 def understanding_corpus(block: Block) -> Corpus:
     """The text of a LUSequenceReader block: lines of words and a label, sentences apart by blank lines."""
-    path, words, labels = block.text("file"), _part(block, "labelIn"), _part(block, "labels")
+    path, words, labels = block.file("file"), _part(block, "labelIn"), _part(block, "labels")
     vocabulary, classes = _tokens(words), _tokens(labels)
     find = _finder(vocabulary, block.text("unk", "<unk>"), "the token file of labelIn")
     find_label = _finder(classes, None, "the token file of labels")
@@ -130,7 +130,7 @@ def _streams(features: Rows, labels: Rows) -> Mapping[StreamInformation, Rows]:
 def read_classes(block: Block) -> list[VocabularyEntry]:
     """The lines of the file wordclass: index, count, word, class. Errors: ConfigError for other lines."""
     found: list[VocabularyEntry] = []
-    path = block.text("wordclass")
+    path = block.file("wordclass")
     for number, line in _lines(block, "wordclass"):
         columns = line.split()
         if not columns:
@@ -148,7 +148,7 @@ def read_classes(block: Block) -> list[VocabularyEntry]:
 
 def _vocabulary(part: Block, lines: Sequence[tuple[int, list[str]]]) -> list[str]:
     """The words of labelMappingFile, or those of the text in the order of their first appearance."""
-    file = part.text("labelMappingFile", "")
+    file = part.file("labelMappingFile", "")
     if file and Path(file).is_file():
         return [line.strip() for _, line in _lines(part, "labelMappingFile") if line.strip()]
     return list(dict.fromkeys(word for _, line in lines for word in line))
@@ -161,7 +161,7 @@ def _tokens(part: Block) -> list[str]:
 
 def _word_map(block: Block) -> dict[str, str]:
     """What words are replaced with."""
-    path = block.text("wordMap")
+    path = block.file("wordMap")
     pairs = [(number, line.split()) for number, line in _lines(block, "wordMap")]
     wrong = next(((number, pair) for number, pair in pairs if len(pair) not in (0, 2)), None)
     if wrong is not None:
@@ -193,9 +193,9 @@ def _part(block: Block, name: str) -> Block:
 
 def _lines(block: Block, name: str) -> Iterator[tuple[int, str]]:
     """The lines of the file that a key names, with their numbers. Errors: ConfigError if it cannot be read."""
-    path, value = block.text(name), block.get(name)
+    path, value = block.file(name), block.get(name)
     try:
-        text = Path(path).read_text(encoding="utf-8", errors="replace")
+        text = Path(path).read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
         assert value is not None
         raise value.at(0).error(f"{path}: {error.strerror}") from error
