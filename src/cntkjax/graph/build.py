@@ -295,7 +295,7 @@ def _merged_dtype(op: str, inputs: Sequence[Edge]) -> type | None:
     for yields in (_yields, has_assumed_dtype):  # of those that yield, constants have the say
         if len(types) > 1:
             types = dict.fromkeys(dtype for v, dtype in typed if not yields(v)) or types
-    if len(types) > 1:
+    if len(types) > 1 and not all(has_assumed_dtype(v) for v, _ in typed):  # assumptions are settled later
         raise ShapeError(explain(
             f"{op}: operands of different types: " + " and ".join(t.__name__ for t in types),
             {f"[{i}]": v for i, v in enumerate(inputs)}, "convert one of them with cntk.cast",
