@@ -1,11 +1,13 @@
 """Compare random programs with CNTK 2.7.
 
     python -m tests.random_graphs compare FIRST_SEED NUMBER FOLDER    # what differs is written into FOLDER
+    python -m tests.random_graphs compare FIRST_SEED NUMBER FOLDER equal  # each with a rule whose name contains `equal`
+    python -m tests.random_graphs forms FIRST_SEED NUMBER FOLDER      # the same in other forms of themselves, not CNTK
     python -m tests.random_graphs ill-typed FIRST_SEED NUMBER FOLDER  # the same of variants with something wrong
     python -m tests.random_graphs readers FIRST_SEED NUMBER FOLDER    # the same of files, and what minibatches contain
     python -m tests.random_graphs images FIRST_SEED NUMBER FOLDER     # the same of images; and `speech`
     python -m tests.random_graphs shrink SEED FOLDER                  # make those of a seed smaller
-    python -m tests.random_graphs print SEED                          # as a script, which CNTK 2.7 runs too
+    python -m tests.random_graphs print SEED [equal]                  # as a script, which CNTK 2.7 runs too
 """
 
 from __future__ import annotations
@@ -13,10 +15,12 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from . import media_programs, reader_programs
 from .compare import Difference
+from .consistency import problems
 from .generator import write
 from .ill_typed import variants
 from .program import Program
@@ -38,6 +42,21 @@ def compare(first: int, number: int, folder: Path, make: Callable[[Iterable[int]
         print(f"seeds {first} to {begin + AT_ONCE - 1}:", dict(totals), flush=True)
 
 
+def compare_forms(first: int, number: int, folder: Path, form: str) -> None:
+    """Programs of `number` seeds, each in other forms that compute the same."""
+    totals: Counter[str] = Counter()
+    for seed in range(first, first + number):
+        program, _ = write(seed, form=form)
+        try:
+            found = [Difference("value", "", problem) for problem in problems(program)] if program.roots else []
+        except Exception as error:
+            found = [Difference("accident", "", f"{type(error).__name__}: {error}")]
+        totals.update(["differs" if found else "agrees"])
+        if found:
+            report(program, found, folder / f"forms-{seed}.txt")
+        print(f"seeds {first} to {seed}:", dict(totals), flush=True)
+
+
 def shrink_seed(seed: int, folder: Path) -> None:
     programs = written([seed])
     for i, (program, found) in enumerate(zip(programs, differences(programs), strict=True)):
@@ -47,11 +66,11 @@ def shrink_seed(seed: int, folder: Path) -> None:
             print((folder / f"small-{fault.kind}-{seed}-{i}.txt").read_text())
 
 
-def written(seeds: Iterable[int]) -> list[Program]:
+def written(seeds: Iterable[int], form: str = "") -> list[Program]:
     """The programs of some seeds, those that end in what was refused included."""
     programs = []
     for seed in seeds:
-        program, refused = write(seed)
+        program, refused = write(seed, form=form)
         programs += [p for p in (program, *refused) if p.roots]
     return programs
 
@@ -67,7 +86,7 @@ def reading(write_program: Callable[[int], Program]) -> Callable[[Iterable[int]]
 
 
 COMPARED = {
-    "compare": written, "ill-typed": ill_typed, "readers": reading(reader_programs.write),
+    "ill-typed": ill_typed, "readers": reading(reader_programs.write),
     "images": reading(media_programs.images), "speech": reading(media_programs.speech),
 }
 
@@ -78,13 +97,21 @@ def report(program: Program, found: Sequence[Difference], path: Path) -> None:
     path.write_text("\n".join([*notes, *program.lines()]) + "\n")
 
 
-def main(verb: str, *arguments: str) -> None:
-    if verb in COMPARED:
-        compare(int(arguments[0]), int(arguments[1]), Path(arguments[2]), COMPARED[verb])
+def main(verb: str, seed: str, *arguments: str) -> None:
+    first = int(seed)
+    if verb in ("compare", "forms"):
+        number, folder, *rest = arguments
+        form = "".join(rest)
+        if verb == "forms":
+            compare_forms(first, int(number), Path(folder), form)
+        else:
+            compare(first, int(number), Path(folder), partial(written, form=form))
+    elif verb in COMPARED:
+        compare(first, int(arguments[0]), Path(arguments[1]), COMPARED[verb])
     elif verb == "shrink":
-        shrink_seed(int(arguments[0]), Path(arguments[1]))
+        shrink_seed(first, Path(arguments[0]))
     else:
-        print("\n".join(p.script() for p in written([int(arguments[0])])))
+        print("\n".join(p.script() for p in written([first], "".join(arguments))))
 
 
 if __name__ == "__main__":

@@ -1,16 +1,19 @@
 """What holds of a program without CNTK, which computes the same in other forms.
 
 Values: of each sequence alone, in another order, in a loaded model, in a predictor (which is compiled thoroughly at
-once), in the other floating point type, and by NumPy. Training: with gradients summed over pieces of a minibatch, and
-with a checkpoint in its midst.
+once), in the other floating point type, compiled as for a GPU, and by NumPy. Gradients: as a function, and compiled as
+for a GPU. Training: with gradients summed over pieces of a minibatch, and with a checkpoint in its midst.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
+
+from cntkjax.engine.xla.platform import lowering_for
 
 from . import numpy_reference, training_forms
 from .compare import TOLERANCE, UNKNOWN, problem
@@ -36,6 +39,7 @@ def problems(program: Program) -> list[str]:
         found = list(numpy_reference.disagreements(program, names, minibatches[0]))
     else:
         found = list(training_forms.disagreements(program, names, minibatches))
+    found += _other_gradients(program, names, minibatches[0])
     return found + list(_other_forms(program, names, minibatches[0]))
 
 
@@ -50,12 +54,39 @@ def _other_forms(program: Program, names: dict[str, Any], minibatch: dict[str, A
         "reversed": lambda: [evaluated(names, roots, chosen(minibatch, fed, range(size - 1, -1, -1)))],
         "loaded": lambda: [evaluated(names, [names["reload"](names["C"].combine(roots))], minibatch)],
         "predicted": lambda: [_predicted(names, roots, minibatch)],
+        "as on a GPU": lambda: [_as_on_a_gpu(partial(evaluated, names, roots, minibatch))],
     }
     whole = evaluated(names, roots, minibatch)
     for form, compute in forms.items():
         yield from disagreement(form, whole, compute(), TOLERANCE[program.dtype])
     if not any(JUMPING.search(s.text) for s in program.statements):
         yield from disagreement("other type", whole, [_of_other_type(program, roots)], TOLERANCE["float32"])
+
+
+def _other_gradients(program: Program, names: dict[str, Any], minibatch: dict[str, Any]) -> Iterator[str]:
+    """How gradients differ from those of `C.gradient`, and of programs that are compiled as for a GPU."""
+    if not program.loss or any(re.search("random|Dropout", s.text) for s in program.statements):
+        return
+    exec(program.loss[0], names)
+    loss = names["loss"]
+    dense = [names[v] for v in program.differentiated if not program[v].type.is_sparse]
+    wrt = [v for v in dense if v in (*loss.parameters, *loss.arguments)]
+    if not wrt:
+        return
+    gradients = partial(names["gradients"], loss, wrt, minibatch)
+    forms = {
+        "gradients as functions": lambda: names["evaluate"](names["C"].gradient(loss, wrt).outputs, minibatch),
+        "gradients as on a GPU": lambda: _as_on_a_gpu(gradients),
+    }
+    whole = plain(gradients())
+    for form, compute in forms.items():
+        if p := problem(whole, plain(compute()), TOLERANCE[program.dtype]):
+            yield f"{form}: {p.replace('CNTK', 'grad')}"
+
+
+def _as_on_a_gpu(compute: Callable[[], Values]) -> Values:
+    with lowering_for("gpu"):
+        return compute()
 
 
 def _predicted(names: dict[str, Any], roots: list[Any], minibatch: dict[str, Any]) -> Values:

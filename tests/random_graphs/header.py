@@ -77,6 +77,15 @@ def pieces(outputs, minibatch, end):
     return shown
 
 
+def pulled_back(outputs, wrt, minibatch):
+    """The gradients of `wrt` where those of several outputs are given."""
+    f = C.combine(outputs)
+    state, values = f.forward(feed(f, minibatch), f.outputs, set(f.outputs))
+    given = {o: each(lambda v: data(1, *v.shape), values[o]) for o in f.outputs}
+    found = f.backward(state, given, set(wrt))
+    return [found[v] for v in wrt]
+
+
 def gradients(root, wrt, minibatch):
     """The gradients of the sum of `root`."""
     found = root.grad(feed(root, minibatch), wrt=wrt)
@@ -127,6 +136,15 @@ def describe(f):
     known = ("defaultBatchAxis", "defaultDynamicAxis", "t1", "t2")
     axes = [a.name if a.name in known else "new" for a in v.dynamic_axes]
     return [list(v.shape), axes, np.dtype(v.dtype).name]
+
+
+def repeated(step, value, times):
+    """The results of a step that is written out again and again, each of the one before and its number."""
+    values = []
+    for i in range(times):
+        value = step(value, i)
+        values.append(value)
+    return values
 
 
 def loop(step, delay=C.sequence.past_value):

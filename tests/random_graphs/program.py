@@ -112,7 +112,7 @@ class Program:
         """The statements that one of the values of an observation depends on; all, if `place` is -1."""
         if place < 0 or what == "training":
             return self.statements
-        if what != "gradients":
+        if "gradients" not in what:
             return self.cone([self.roots[place % len(self.roots)]])
         later = {self.differentiated[place]}
         for s in self.statements:
@@ -170,6 +170,10 @@ class Program:
         wrt = ", ".join(self.differentiated)
         return [f'show("gradients", gradients(loss, [{wrt}], m0))'] if wrt else []
 
+    def _given_gradients(self) -> list[str]:
+        wrt = ", ".join(self.differentiated)
+        return [f'show("given gradients", pulled_back({self._list}, [{wrt}], m0))'] if wrt else []
+
     def _training(self) -> list[str]:
         minibatches = ", ".join(f"m{i}" for i in range(len(self.minibatches)))
         return [f'show("training", train(loss, lambda parameters: {self.learner}, [{minibatches}]))']
@@ -187,6 +191,7 @@ class Program:
 OBSERVATIONS = {
     "values": Program._values,
     "gradients": Program._gradients,
+    "given gradients": Program._given_gradients,
     "loaded": Program._loaded,
     "training": Program._training,
     "pieces": Program._pieces,
