@@ -103,8 +103,9 @@ class Computing(Node):
         Errors: ValueError for missing data; ShapeError if the data do not fit the argument.
         """
         if outputs is None and as_numpy and not self.__dict__.get("_lent"):
-            is_single = type(arguments) is np.ndarray and len(self.arguments) == 1
-            values = answer(self.outputs, {self.arguments[0]: arguments} if is_single else arguments)
+            is_single = type(arguments) in (np.ndarray, list) and len(self.arguments) == 1
+            fed = {self.arguments[0]: arguments} if is_single else arguments
+            values = answer(self.outputs, fed, self._memory)
             if values is not None:
                 return values[0] if len(values) == 1 else dict(zip(self.outputs, values, strict=True))
         requested = self._requested(outputs)

@@ -29,6 +29,9 @@ def to_ragged(variable: Edge, data: object) -> Ragged | np.ndarray:
             [steps, *shape], or [sequences, steps, *shape], or one sequence [steps, *shape].
     Errors: ShapeError, TypeError, or ValueError that name the variable, its shape and that of the data.
     """
+    feed = exact(variable, data)
+    if feed is not None:
+        return feed
     data = _without_views(variable, data)
     ragged = getattr(data, "ragged", None)
     if ragged is not None:
@@ -45,6 +48,28 @@ def to_ragged(variable: Edge, data: object) -> Ragged | np.ndarray:
     if variable.sequence_axis is None:
         return _batch(variable, data)
     return sequences(variable, data)
+
+
+def exact(variable: Edge, data: object) -> Ragged | None:
+    """Arrays of exactly the form that is documented, in the variable's type; None for all else, wrong data included."""
+    if variable.is_sparse or not variable.dynamic_axes:
+        return None
+    shape, dtype, has_steps = variable.shape, variable.dtype, variable.sequence_axis is not None
+    if type(data) is list and has_steps:
+        if not all(type(a) is np.ndarray and a.dtype == dtype and a.size and matches(shape, a.shape[1:]) for a in data):
+            return None
+        if len(data) > 1 and len({a.shape[1:] for a in data}) == 1:
+            return Ragged(np.concatenate(data), np.fromiter(map(len, data), np.int32, len(data)))
+        data = data[0] if len(data) == 1 else None
+    if type(data) is not np.ndarray or data.dtype != dtype or not data.size:
+        return None
+    lead = data.ndim - len(shape)
+    if not 1 <= lead <= 1 + has_steps or not matches(shape, data.shape[lead:]):
+        return None
+    if not has_steps:
+        return Ragged(data, None)
+    number, steps = data.shape[:2] if lead == 2 else (1, len(data))
+    return Ragged(data.reshape(-1, *data.shape[lead:]), np.full(number, steps, np.int32))
 
 
 def with_start_flags(arguments: T) -> T | dict[Any, object]:
@@ -396,4 +421,4 @@ def _mismatch(variable: Edge, shape: Shape, takes: str, fix: str) -> ShapeError:
     ))
 
 
-__all__ = ["as_array", "sequences", "to_ragged", "with_start_flags"]
+__all__ = ["as_array", "exact", "sequences", "to_ragged", "with_start_flags"]

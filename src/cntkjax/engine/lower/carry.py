@@ -88,7 +88,8 @@ class Memory:
 
 def memory_of(function: Node) -> Memory:
     """What a function carries over from one evaluation to the next."""
-    return function.__dict__.setdefault("_carried", Memory())
+    memory: Memory | None = function.__dict__.get("_carried")
+    return function.__dict__.setdefault("_carried", Memory()) if memory is None else memory
 
 
 def slots_of(pieces: Ragged) -> np.ndarray:

@@ -208,6 +208,12 @@ class Plan:
         )
 
     @cached_property
+    def only_computes(self) -> bool:
+        """True if an evaluation writes nothing but random streams, calls no user code, and checks sizes only."""
+        checks = self.computed_equal_lengths or self.packed_arrays or self.indices
+        return not (self.calls_python or self.assigned or checks)
+
+    @cached_property
     def stages(self) -> list[Stage]:
         """Its partition for an evaluation with several batch sizes."""
         return partition(self.parts, self.outputs)

@@ -1,109 +1,145 @@
-"""The short way of an evaluation: from arrays of known shapes to the executable, with what is bound to these shapes.
+"""The short way of an evaluation: from data of known sizes to the executable, with what is bound to these sizes.
 
-Only for what the long way (`evaluation.py`) does nothing else for: dense samples, which the program takes as they are,
-no random numbers, no state that is written. Leaves are read in each call, so assignments and training show at once, and
-a graph that is edited has another plan.
+Only for what the long way (`evaluation.py`) does nothing else for: nothing is written, no user code is called, nothing
+but sizes is checked. Leaves are read in each call, so assignments and training show at once, and a graph that is edited
+has another plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import jax
 import numpy as np
 
 from ..._best_effort import BestEffort
+from ..._typing import Array
+from ...graph.cells import commit
 from ...graph.settings import Settings
 from ...graph.variable import Edge
-from ..data.ragged import Ragged
+from ..data.feeds import exact
+from ..lower.carry import Memory
 from ..plan.plan import Plan
-from ..xla.platform import lowering, matmul_precision
+from ..xla.platform import matmul_precision
 from ..xla.versions import double_precision
 from . import profiler
-from .compiling import Inputs
 from .handover import STATE, Captures, settle
-from .minibatch import PackedMinibatch
+from .minibatch import Feed, PackedMinibatch, size_key
 from .program import Program
 from .program_cache import plan_of
+from .random_streams import RandomInputs, after_drawing, draw_random_state, random_inputs
+from .result import Result, collect_results
 from .state import leaf_array
 
-_MOST_SHAPES = 256
-_BINDING = BestEffort("bind an executable to the shapes of its arguments", "evaluations take the long way")
-_ANSWERING = BestEffort("evaluate by what is bound to the shapes of the arguments", "the evaluation takes the long way")
-
-Shapes = tuple[tuple[int, ...], ...]  # of the arguments, in the order of the plan
+_MOST_SIZES = 256
+_BINDING = BestEffort("bind an executable to the sizes of its data", "evaluations take the long way")
+_ANSWERING = BestEffort("evaluate by what is bound to the sizes of the data", "the evaluation takes the long way")
 
 
-class DirectEvaluation:
-    """The evaluations of one plan by the shapes of their arguments. Threads may share it."""
+class _Bound:
+    """A program, and a minibatch without its data: others of the same sizes are packed like it."""
+
+    def __init__(self, plan: Plan, program: Program, minibatch: PackedMinibatch, feeds: Sequence[Feed]) -> None:
+        self.plan, self.program = plan, program
+        self._minibatch = replace(minibatch, arguments=[], alternative=None)
+        self._choice = program.packer.choice(plan, feeds, minibatch)
+
+    def packed(self, feeds: Sequence[Feed]) -> PackedMinibatch | None:
+        """A minibatch of these sizes; None if such minibatches may get another shape by now."""
+        return self.program.packer.packed_like(self._minibatch, feeds) if self.program.repeats(self._choice) else None
+
+    def run(self, minibatch: PackedMinibatch, leaves: Sequence[Array], random: RandomInputs | None) -> Captures:
+        """A list with a function that waits for what the program returns."""
+        outputs: Captures = []
+        with double_precision(self.plan.is_double), matmul_precision():
+            inputs = self.program.inputs(minibatch, leaves, random)
+            self.program.executables.run(minibatch.signature, inputs, outputs)
+        return outputs
+
+    def values(self, variables: Sequence[Edge], minibatch: PackedMinibatch, outputs: Captures) -> list[Any]:
+        """The outputs, in the form of `Result.numpy`."""
+        if self.plan.is_of_samples:  # as below, shortened
+            return [np.asarray(array)[: self._choice.need.number].copy() for array in outputs[0]()[0]]
+        return [result.numpy() for result in self.results(variables, minibatch, outputs)]
+
+    def results(self, variables: Sequence[Edge], minibatch: PackedMinibatch, outputs: Captures) -> list[Result]:
+        """The outputs."""
+        data, layouts, _ = outputs[0]()
+        return collect_results(variables, self.program.plan, minibatch, data, layouts)
+
+
+class Bindings:
+    """What is bound for one plan, by the sizes of what is fed. Threads may share it."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.dtypes = [np.dtype(v.dtype) for v in plan.arguments]
-        self._bound: dict[Shapes, tuple[Program, Hashable, Callable[[Sequence[np.ndarray]], Inputs]]] = {}
+        self._bound: dict[Hashable, _Bound | None] = {}  # None: seen once
 
-    def bind(self, program: Program, minibatch: PackedMinibatch) -> None:
-        """Bind the program of a minibatch to its shapes, if it has no padding and its runs are not timed any more."""
-        shapes = tuple([array.shape for array in minibatch.arguments])
-        batch, signature = minibatch.batch, minibatch.signature
-        if batch is None or batch.size != minibatch.count or not program.prices.is_settled(signature):
+    def get(self, feeds: Sequence[Feed]) -> _Bound | None:
+        """What is bound to the sizes of these feeds, which are in the order of the plan's arguments."""
+        return self._bound.get(tuple(map(size_key, feeds)))
+
+    def note(self, program: Program, minibatch: PackedMinibatch, feeds: Sequence[Feed]) -> None:
+        """Bind the program of a minibatch to its sizes if they come again, and its runs are not timed any more."""
+        if self.plan.only_computes and minibatch.alternative is None and program.prices.is_settled(minibatch.signature):
+            _BINDING.attempt(self._note, program, minibatch, feeds)
+
+    def _note(self, program: Program, minibatch: PackedMinibatch, feeds: Sequence[Feed]) -> None:
+        key = tuple(map(size_key, feeds))
+        if None in key:
             return
-        if shapes not in self._bound and len(self._bound) < _MOST_SHAPES:
+        bound = None
+        if key in self._bound:
             with double_precision(self.plan.is_double):
-                if not lowering().joined_transfers:
-                    batch = jax.device_put(batch)  # once, not in each call
-                others = replace(minibatch, batch=batch, arguments=[])
-                self._bound[shapes] = program, signature, program.inputs_for(others, (), None)
-
-    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray] | None:
-        """The outputs, arrays of their own; None if nothing is bound to these shapes."""
-        bound = self._bound.get(tuple([array.shape for array in arrays]))
-        if bound is None:
-            return None
-        program, signature, inputs_for = bound
-        outputs: Captures = []
-        # As `hand_over`, but nothing follows from what is computed.
-        with STATE:
-            settle()
-            leaves = [leaf_array(leaf) for leaf in self.plan.leaves]
-            with double_precision(self.plan.is_double), matmul_precision():
-                donated, _, fed = inputs_for(arrays)
-                program.executables.run(signature, (donated, leaves, fed), outputs)
-        return [np.asarray(data).copy() for data in outputs[0]()[0]]  # the program's own memory is read-only
+                bound = _Bound(self.plan, program, minibatch, feeds)
+        self._bound[key] = bound
+        while len(self._bound) > _MOST_SIZES:
+            self._bound.pop(next(iter(self._bound)), None)
 
 
-def answer(outputs: Sequence[Edge], arguments: object) -> list[np.ndarray] | None:
-    """The outputs for {argument: array}, as `Result.numpy` gives them; None if that takes the long way."""
-    if type(arguments) is not dict or not outputs or Settings.checked or Settings.timed or profiler.is_recording():
+def bindings(plan: Plan) -> Bindings:
+    """Those of the evaluations of a plan."""
+    if plan.direct is None:
+        plan.direct = Bindings(plan)
+    return plan.direct
+
+
+def answer(outputs: Sequence[Edge], arguments: object, memory: Memory) -> list[Any] | None:
+    """The outputs for {argument: data}, as `Result.numpy` gives them; None if that takes the long way."""
+    if type(arguments) is not dict or not outputs or Settings.checked or Settings.timed:
         return None
-    return _ANSWERING.attempt(_answer, plan_of(outputs), arguments)
+    return _ANSWERING.attempt(_answer, outputs, plan_of(outputs), arguments, memory)
 
 
-def _answer(plan: Plan, arguments: Mapping[Any, Any]) -> list[np.ndarray] | None:
-    direct: DirectEvaluation | None = plan.direct
-    if direct is None or len(arguments) != len(direct.dtypes):
+def _answer(outputs: Sequence[Edge], plan: Plan, arguments: Mapping[Any, Any], memory: Memory) -> list[Any] | None:
+    if plan.direct is None or len(arguments) != len(plan.arguments):
         return None
-    arrays = [arguments.get(v) for v in plan.arguments]
-    for array, dtype in zip(arrays, direct.dtypes, strict=True):
-        if type(array) is not np.ndarray or array.dtype != dtype:
-            return None
-    return direct(arrays)  # type: ignore[arg-type]
+    feeds = [feed for v in plan.arguments if (feed := exact(v, arguments.get(v))) is not None]
+    run = _run(plan, feeds, memory) if len(feeds) == len(arguments) else None
+    return None if run is None else run[0].values(outputs, *run[1:])
 
 
-def bind(plan: Plan, program: Program, minibatch: PackedMinibatch, feeds: Sequence[object]) -> None:
-    """Take the short way for minibatches like this one, once nothing about it is measured any more."""
-    if plan.is_of_samples and not plan.random and not plan.delays and plan.arguments:
-        _BINDING.attempt(_bind, plan, program, minibatch, feeds)
+def results(outputs: Sequence[Edge], plan: Plan, feeds: Sequence[Feed], memory: Memory) -> list[Result] | None:
+    """The outputs for feeds, which are in the order of the plan's arguments; None if that takes the long way."""
+    run = _ANSWERING.attempt(_run, plan, feeds, memory)
+    return None if run is None else run[0].results(outputs, *run[1:])
 
 
-def _bind(plan: Plan, program: Program, minibatch: PackedMinibatch, feeds: Sequence[object]) -> None:
-    if all(isinstance(feed, Ragged) and isinstance(feed.data, np.ndarray) for feed in feeds):
-        direct = plan.direct
-        if direct is None:
-            plan.direct = direct = DirectEvaluation(plan)
-        direct.bind(program, minibatch)
+def _run(plan: Plan, feeds: Sequence[Feed], memory: Memory) -> tuple[_Bound, PackedMinibatch, Captures] | None:
+    """Run what is bound to these sizes, with the values that leaves have now, and the next random numbers."""
+    bound: _Bound | None = None if plan.direct is None or profiler.is_recording() else plan.direct.get(feeds)
+    minibatch = None if bound is None else bound.packed(feeds)
+    if bound is None or minibatch is None:
+        return None
+    with STATE:
+        settle()
+        leaves = [leaf_array(leaf) for leaf in plan.leaves]
+        drawn = draw_random_state(plan, memory.streams, False) if plan.random else {}
+        captured = bound.run(minibatch, leaves, random_inputs(plan, drawn))
+        if plan.random:
+            commit(after_drawing(drawn, memory.streams, False))
+    return bound, minibatch, captured
 
 
-__all__ = ["DirectEvaluation", "answer", "bind"]
+__all__ = ["Bindings", "answer", "bindings", "results"]

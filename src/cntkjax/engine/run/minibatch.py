@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import TypeAlias, cast
 
@@ -27,7 +28,7 @@ from ..plan.plan import Plan
 from .index_check import check_indices
 from .prices import FREE
 from .python_callbacks import CallbackResults
-from .shape_choice import Agreed, Packing, ShapeChoice, Sizes
+from .shape_choice import Agreed, Choice, Packing, ShapeChoice, Sizes
 
 _PACKING = BestEffort("pack a minibatch in a better fitting shape", "it runs in the program that there is")
 
@@ -172,10 +173,7 @@ class MinibatchPacker:
         shape = packing.shape
         batch = Batch(np.int32(sizes.number), shape.batch, shape.full) if self.has_batch else None
         grids = dict(zip(self.axes, packing.grids, strict=True))
-        arguments = [
-            self._argument(argument, feed, width, batch, grids)
-            for argument, feed, width in zip(self.plan.arguments, feeds, shape.widths, strict=True)
-        ]
+        arguments = [self._argument(i, feed, shape, batch, grids) for i, feed in enumerate(feeds)]
         slots = self._continue_sequences(grids, plan, feeds, memory)
         past = [memory.carried.value.values.get(n) for n in plan.delays] if slots else []
         layouts = [grids[axis].layout for axis in self.axes]
@@ -188,10 +186,25 @@ class MinibatchPacker:
         work = self.shapes.space.work(shape)
         return PackedMinibatch(arguments, batch, layouts, grids, signature, past, slots, shape, work, sizes.variant)
 
+    def packed_like(self, minibatch: PackedMinibatch, feeds: Sequence[Feed]) -> PackedMinibatch:
+        """Feeds of the sizes of those that this minibatch was packed from, packed in the same way.
+
+        Arrays that are in that form already are not copied, so what runs with them has to be waited for.
+        """
+        shape, batch, grids = minibatch.shape, minibatch.batch, minibatch.grids
+        arguments = [
+            cast(Ragged, f).data if _is_packed(f, shape.batch) else self._argument(i, f, shape, batch, grids)
+            for i, f in enumerate(feeds)
+        ]
+        like = copy(minibatch)
+        like.arguments = cast("list[PackedArray]", arguments)
+        return like
+
     def _argument(
-        self, argument: Edge, feed: Feed, width: int, batch: Batch | None, grids: Mapping[Axis, Grid]
+        self, place: int, feed: Feed, shape: MinibatchShape, batch: Batch | None, grids: Mapping[Axis, Grid]
     ) -> PackedArray:
-        """The packed feed of one argument. `width`: see `Need`."""
+        """The packed feed of the argument at this place."""
+        argument, width = self.plan.arguments[place], shape.widths[place]
         if not argument.dynamic_axes:
             return _own_copy(cast(AnyArray, feed))
         assert batch is not None and isinstance(feed, Ragged)
@@ -199,6 +212,10 @@ class MinibatchPacker:
         if axis is None:
             return pad_rows(feed.data, batch.size, argument, width)
         return gather_rows(feed.data, grids[axis].index, argument, width)
+
+    def choice(self, plan: Plan, feeds: Sequence[Feed], minibatch: PackedMinibatch) -> Choice:
+        """What decided on the shape of a minibatch with these feeds; see `Choice`."""
+        return self.shapes.choice(self._sizes(plan, feeds, ())._replace(variant=minibatch.variant))
 
     def _continue_sequences(
         self, grids: dict[Axis, Grid], plan: Plan, feeds: Sequence[Feed], memory: Memory
@@ -270,6 +287,14 @@ def pad_rows(data: AnyArray | SparseRows, size: int, variable: Edge, width: int 
     if isinstance(data, SparseRows):
         return gather_rows(data, _padded(len(data), size), variable, width)
     return _own_copy(data) if len(data) == size else gather_rows(data, _padded(len(data), size), variable)
+
+
+def _is_packed(feed: Feed, size: int) -> bool:
+    """True for dense samples without sequences, as many as the program takes."""
+    return (
+        isinstance(feed, Ragged) and feed.lengths is None and isinstance(feed.data, np.ndarray)
+        and len(feed.data) == size
+    )
 
 
 def _padded(count: int, size: int) -> np.ndarray:
@@ -411,6 +436,16 @@ def _sample_key(feed: Feed) -> Hashable:
     return (data.width, data.is_one_hot) if isinstance(data, SparseRows) else data.shape[1:]
 
 
+def size_key(feed: Feed) -> Hashable:
+    """Equal for feeds of one argument that are packed alike; None for sequences that continue others."""
+    if not isinstance(feed, Ragged):
+        return feed.shape, feed.dtype
+    lengths = feed.lengths
+    if feed.starts is not None:
+        return None
+    return _sample_key(feed), _width(feed), len(feed.data), feed.dtype, None if lengths is None else lengths.tobytes()
+
+
 def _abbreviated(lengths: np.ndarray) -> str:
     text = ", ".join(str(n) for n in lengths[:5])
     return f"[{text}{', ...' if len(lengths) > 5 else ''}]"
@@ -418,5 +453,5 @@ def _abbreviated(lengths: np.ndarray) -> str:
 
 __all__ = [
     "Agree", "Feed", "Feeds", "PackedMinibatch", "MinibatchPacker", "PackedArray", "arguments_in_order", "gather_rows",
-    "pad_rows", "shape_key", "unequal_lengths",
+    "pad_rows", "shape_key", "size_key", "unequal_lengths",
 ]

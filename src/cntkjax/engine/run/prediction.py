@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from ...graph.cells import commit
 from ...graph.variable import Edge
 from ..data.ragged import Ragged
 from ..lower.carry import Memory
-from ..xla.platform import matmul_precision
-from ..xla.versions import double_precision
+from .direct import Bindings
 from .evaluation import evaluation_body
 from .few_rows import few_rows
 from .fixed_leaves import FixedLeaves, FixedLeavesProgram
@@ -41,6 +39,7 @@ class Prediction:
             self.plan, "predict", evaluation_body, False, quick_start=False, make=FixedLeavesProgram
         )
         self.leaves = FixedLeaves(leaf_arrays(self.plan))
+        self._bindings = Bindings(self.plan)
         self.random = random_inputs(self.plan, draw_random_state(self.plan, Memory().streams, False))
 
     def __call__(self, feeds: Feeds, memory: Memory | None = None) -> list[Any]:
@@ -49,6 +48,8 @@ class Prediction:
         `memory`: what pieces of sequences carry over from one call to the next.
         Errors: see `evaluate`.
         """
+        if memory is None and (values := self._by_sizes(feeds)) is not None:
+            return values
         own = Memory() if memory is None else memory
         minibatch = self._packed(feeds, own)
         data, layouts, changes = self.program(minibatch, self.leaves, self.random)
@@ -57,7 +58,18 @@ class Prediction:
             raise error
         commit(changes_of_cells(self.plan, minibatch, own, changes._replace(updates={})))
         results = collect_results(self.outputs, self.program.plan, minibatch, data, layouts)
+        if memory is None:
+            self._bindings.note(self.program, minibatch, arguments_in_order(self.plan, feeds))
         return [result.numpy() for result in results]
+
+    def _by_sizes(self, feeds: Feeds) -> list[Any] | None:
+        """The outputs by what is bound to the sizes of the data; None if nothing is."""
+        fed = arguments_in_order(self.plan, feeds)
+        bound = self._bindings.get(fed)
+        minibatch = None if bound is None else bound.packed(fed)
+        if bound is None or minibatch is None:
+            return None
+        return bound.values(self.outputs, minibatch, bound.run(minibatch, self.leaves, self.random))
 
     def _packed(self, feeds: Feeds, memory: Memory) -> PackedMinibatch:
         return self.program.pack(self.plan, arguments_in_order(self.plan, feeds), memory)
@@ -68,35 +80,13 @@ class Prediction:
         return len(self.plan.arguments) == 1 and self.plan.is_of_samples
 
     def direct(self, example: np.ndarray) -> Call:
-        """A function that computes the outputs for arrays of the shape and type of an example.
+        """A function that computes the outputs for arrays of the shape and type of an example; only if `is_direct`.
 
-        It calls the executable for that shape with what is bound to it here, or NumPy where that takes less time; only
-        if `is_direct`.
         Shapes: example [batch, *shape]; returned are arrays [batch, *shape of the output], of their own.
         """
+        (argument,) = self.plan.arguments
         by_numpy = few_rows(self.plan, self.leaves, len(example))
-        if by_numpy is not None:
-            return by_numpy
-        minibatch = self._packed({self.plan.arguments[0]: Ragged(example, None)}, Memory())
-        assert minibatch.batch is not None
-        count, size, is_double = len(example), minibatch.batch.size, self.plan.is_double
-        inputs = self.program.inputs(minibatch, self.leaves, self.random)
-        with double_precision(is_double), matmul_precision():
-            run = self.program.executables.get(minibatch.signature, inputs).run
-            minibatch.batch = jax.device_put(minibatch.batch)  # once, not in each call
-            inputs_for = self.program.inputs_for(minibatch, self.leaves, self.random)
-
-        def call(array: np.ndarray) -> list[np.ndarray]:
-            if size != count:
-                array = np.concatenate([array, np.broadcast_to(array[:1], (size - count, *array.shape[1:]))])
-            data: Any = run(*inputs_for([array]))()[0]
-            return [np.asarray(output)[:count].copy() for output in data]  # the program's own memory is read-only
-
-        def call_in_double_precision(array: np.ndarray) -> list[np.ndarray]:
-            with double_precision(True):
-                return call(array)
-
-        return call_in_double_precision if is_double else call
+        return by_numpy or (lambda array: self({argument: Ragged(array, None)}))
 
 
 __all__ = ["Call", "Prediction"]

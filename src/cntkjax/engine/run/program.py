@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from copy import copy
-from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 import jax
@@ -41,6 +40,7 @@ from .minibatch import Agree, Feed, MinibatchPacker, PackedArray, PackedMinibatc
 from .prices import MeasuredPrices
 from .python_callbacks import run_until_sizes_settle
 from .random_streams import RandomInputs, random_state_of
+from .shape_choice import Choice
 from .trace_log import log_compilation
 from .transfers import joined, received, sent, shapes_of
 
@@ -192,6 +192,11 @@ class Program:
                 _TAKING.attempt(self._take_compiled)
             return self.packer.pack(plan, feeds, memory, variant, in_background and shares == 1, shares, agree)
 
+    def repeats(self, choice: Choice) -> bool:
+        """See `ShapeChoice.repeats`."""
+        with self._packing:
+            return not self._compiling and self.packer.shapes.repeats(choice)
+
     def _take_compiled(self) -> None:
         """Use the shapes for which the program has been compiled in the background."""
         for variant, shape, future in self._compiling:
@@ -273,16 +278,6 @@ class Program:
         places_later = self._devices is not None and len(self._devices.local) > 1
         with double_precision(self.plan.is_double):  # otherwise the joined arrays are of single precision
             return donated, leaves, joined(fed) if places_later else _JOINING.attempt(sent, fed, otherwise=fed)
-
-    def inputs_for(
-        self, minibatch: PackedMinibatch, leaves: Sequence[Array | None], random: RandomInputs | None
-    ) -> Callable[[Sequence[PackedArray]], Inputs]:
-        """`inputs` as a function of the arguments; where a program reads these in place, the rest is made once."""
-        donated, leaves, fed = self.inputs(minibatch, leaves, random)
-        if not isinstance(fed, _Fed):
-            return lambda arguments: self.inputs(replace(minibatch, arguments=list(arguments)), leaves, random)
-        others = fed[1:]
-        return lambda arguments: (donated, leaves, _Fed(arguments, *others))
 
     def _run_with_callbacks(
         self, inputs: Inputs, minibatch: PackedMinibatch, random: RandomInputs | None

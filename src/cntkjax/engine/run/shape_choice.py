@@ -62,6 +62,14 @@ class Agreed(NamedTuple):
     compilation_seconds: float
 
 
+class Choice(NamedTuple):
+    """What decided on the shape of a minibatch: it is chosen again as long as `fitting` is what the policy answers."""
+
+    policy: _Policy
+    need: Need
+    fitting: Sequence[MinibatchShape]
+
+
 class ShapeChoice:
     """Chooses shapes for the minibatches of one program, for each of its variants."""
 
@@ -111,6 +119,19 @@ class ShapeChoice:
         if self.policy(sizes[0].variant).record(need):
             for variable in (v for v in variables if v.dynamic_axes):
                 _remember(variable, list(sizes[0].lengths), need)
+
+    def choice(self, sizes: Sizes) -> Choice:
+        """What decides now on the shape of a minibatch of these sizes."""
+        policy = self.policy(sizes.variant)
+        return Choice(policy, sizes.need, policy.fitting(sizes.need))
+
+    def repeats(self, choice: Choice) -> bool:
+        """Count one more minibatch of these sizes; False, without that, if it may get another shape now."""
+        policy = choice.policy
+        if policy.fitting(choice.need) is not choice.fitting or policy.wanted() is not None:
+            return False
+        policy.record(choice.need)
+        return True
 
     def improve(self, sizes: Sequence[Sizes], agreed: Agreed | None = None) -> list[Packing] | None:
         """Packings in a shape that is worth to be compiled by now; None if there is none, or it does not fit."""
@@ -196,4 +217,4 @@ def _seen_elsewhere(variables: Sequence[Edge], sizes: Sizes) -> list[Need]:
     ]
 
 
-__all__ = ["Agreed", "Packing", "ShapeChoice", "Sizes"]
+__all__ = ["Agreed", "Choice", "Packing", "ShapeChoice", "Sizes"]
