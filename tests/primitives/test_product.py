@@ -116,3 +116,12 @@ def test_a_matrix_and_a_vector_are_multiplied_by_a_product_and_not_element_by_el
     data = np.arange(12, dtype=np.float32).reshape(3, 4)
     assert_allclose(f(parameters, data)[..., 0], data @ weight.value.T, rtol=1e-6)
     assert "dot_general" in str(jax.make_jaxpr(f)(parameters, data))
+
+
+@pytest.mark.parametrize(("shape", "out"), [((6,), (4, 5)), ((3, 2), (7,)), ((3, 2), (4, 5))])
+def test_the_gradient_of_a_weight_of_many_axes_needs_no_transpose(shape, out):
+    # Each update that read it would transpose it: three quarters of Adam's time.
+    f, parameters = to_jax(C.layers.Dense(out)(C.input_variable(shape)))
+    data = np.ones((9, *shape), np.float32)
+    gradient = jax.jit(jax.grad(lambda parameters, data: (f(parameters, data) ** 2).sum()))
+    assert " transpose(" not in gradient.lower(parameters, data).compile().as_text()

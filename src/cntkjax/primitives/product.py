@@ -137,7 +137,17 @@ class Times(Primitive):
         inner = jnp.ndim(weight) - attrs["outputRank"]
         if isinstance(left, Sparse) and inner == len(left.shape):
             return left.dot(weight.reshape(prod(weight.shape[:inner]), *weight.shape[inner:]))
-        return jnp.tensordot(dense(left), weight, axes=inner)
+        return _flat_product(dense(left), weight, inner)
+
+
+def _flat_product(left: Array, weight: Array, inner: int) -> Array:
+    """tensordot over `inner` axes, as a product of matrices.
+
+    XLA moves the transpose of a weight's gradient into the product that it comes from only if no reshape is between.
+    """
+    kept, rows = left.shape[: left.ndim - inner], prod(weight.shape[:inner])
+    product = jnp.tensordot(left.reshape(*kept, rows), weight.reshape(rows, -1), axes=1)
+    return product.reshape(*kept, *weight.shape[inner:])
 
 
 def _is_0_in_padding(operands: Sequence[PaddedOperand]) -> bool:
