@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from .shared.cntk_utils import huber_loss
 from .shared.discretize import Space
 from .shared.models import Models, Network
 from .shared.qlearning_parameters import QLearningParameters
-from .shared.replay_memory import ReplayMemory
+from .shared.replay_memory import ReplayMemory, _Transition
 
 
 class QLearning(AgentBaseClass):
@@ -115,11 +115,16 @@ class QLearning(AgentBaseClass):
     def _choose_action(self, state: ArrayLike) -> tuple[int, str]:
         if np.random.random() < self._epsilon:
             return int(np.random.randint(self._num_actions)), "RANDOM"
-        return int(np.argmax(self._evaluate_q(self._q, state))), "GREEDY"
+        return int(np.argmax(self._evaluate_q(self._q, [state]))), "GREEDY"
 
-    def _evaluate_q(self, model: Function, state: ArrayLike) -> np.ndarray:
-        """The values of all actions in a state."""
-        return np.reshape(model.eval({model.arguments[0]: [state]}), -1)
+    def _evaluate_q(self, model: Function, states: Sequence[ArrayLike]) -> np.ndarray:
+        """The values of all actions in each state. Shapes: [states, actions]."""
+        shape = len(states), self._num_actions
+        if not states:
+            return np.zeros(shape)
+        arrays = [np.asarray(state, np.float32) for state in states]
+        values = np.reshape(model.eval({model.arguments[0]: arrays}), (-1, self._num_actions))
+        return np.array(np.broadcast_to(values, shape), float)  # CNTK's tests stand in for a model with one row for all
 
     def _update_q_periodically(self) -> None:
         s = self._parameters
@@ -133,33 +138,36 @@ class QLearning(AgentBaseClass):
     def _replay_and_update(self) -> None:
         """One training step, with the rewards plus the target network's values of the next states as targets."""
         samples = self._replay_memory.sample_minibatch(self._parameters.minibatch_size)
-        targets = []
-        for _, t in samples:
-            values = np.array(self._evaluate_q(self._q, t.state))
-            values[t.action] = self._compute_target(t.reward, t.next_state)
-            targets.append(values)
-        minibatch = {self._input_variables: [t.state for _, t in samples], self._output_variables: targets}
+        transitions = [t for _, t in samples]
+        states = [t.state for t in transitions]
+        targets = self._evaluate_q(self._q, states)
+        targets[np.arange(len(samples)), [t.action for t in transitions]] = self._targets(transitions)
+        minibatch = {self._input_variables: states, self._output_variables: targets.astype(np.float32)}
         if self._weight_variables is not None:
-            weights = np.array([t.priority for _, t in samples], np.float64) ** -self._parameters.priority_beta
+            weights = np.array([t.priority for t in transitions], np.float64) ** -self._parameters.priority_beta
             minibatch[self._weight_variables] = (weights / weights.sum())[:, None].astype(np.float32)
         self._trainer.train_minibatch(minibatch)
         if self._weight_variables is not None:
-            self._replay_memory.update_priority(
-                {position: self._compute_priority(t.state, t.action, t.reward, t.next_state) for position, t in samples}
-            )
+            positions = [position for position, _ in samples]
+            self._replay_memory.update_priority(dict(zip(positions, self._priorities(transitions), strict=True)))
 
-    def _compute_td_err(self, state: ArrayLike, action: int, reward: float, next_state: ArrayLike | None) -> float:
-        """The temporal-difference error: the target minus the Q value."""
-        return self._compute_target(reward, next_state) - float(self._evaluate_q(self._q, state)[action])
+    def _targets(self, transitions: Sequence[_Transition]) -> np.ndarray:
+        """The reward of each, plus the discounted value of the next state by the target network, if there is one.
 
-    def _compute_target(self, reward: float, next_state: ArrayLike | None) -> float:
-        """The reward plus the discounted value of the next state by the target network."""
-        if next_state is None:
-            return reward
-        values = self._evaluate_q(self._target_q, next_state)
-        selecting = self._evaluate_q(self._q, next_state) if self._parameters.double_q_learning else values
-        return reward + self._parameters.gamma * float(values[np.argmax(selecting)])
+        Shapes: [transitions].
+        """
+        ends = np.array([t.next_state is None for t in transitions])
+        following = [t.state if end else t.next_state for t, end in zip(transitions, ends, strict=True)]
+        values = self._evaluate_q(self._target_q, following)
+        selecting = self._evaluate_q(self._q, following) if self._parameters.double_q_learning else values
+        selected = values[np.arange(len(values)), selecting.argmax(axis=1)]
+        return np.array([t.reward for t in transitions]) + self._parameters.gamma * np.where(ends, 0.0, selected)
 
     def _compute_priority(self, state: ArrayLike, action: int, reward: float, next_state: ArrayLike | None) -> float:
-        s = self._parameters
-        return (abs(self._compute_td_err(state, action, reward, next_state)) + s.priority_epsilon) ** s.priority_alpha
+        return self._priorities([_Transition(state, action, reward, next_state)])[0]
+
+    def _priorities(self, transitions: Sequence[_Transition]) -> list[float]:
+        """How surprising each is: by the temporal-difference error, the target minus the Q value."""
+        values = self._evaluate_q(self._q, [t.state for t in transitions])
+        errors = self._targets(transitions) - values[np.arange(len(values)), [t.action for t in transitions]]
+        return list((abs(errors) + self._parameters.priority_epsilon) ** self._parameters.priority_alpha)

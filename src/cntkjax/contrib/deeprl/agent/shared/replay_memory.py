@@ -10,11 +10,13 @@ from ....._typing import ArrayLike
 
 
 class _Transition(NamedTuple):
+    """What an agent remembers of a step; `next_state` is None where the episode ended."""
+
     state: ArrayLike
     action: int
     reward: float
-    next_state: Any  # None where the episode ended
-    priority: float
+    next_state: Any
+    priority: float = 0.0
 
 
 class ReplayMemory:
