@@ -41,11 +41,13 @@ them are read. *runs* means that the networks are built, and that actions and re
 depends on the data, most of which the tree does not have. Files that a configuration needs and that are not there are
 named. `tests/brainscript/run_public.py` compares losses with Microsoft's logs where data are there,
 `tests/brainscript/run_speech.py` all but the values of criteria in logs of Speech, on features made there, and
-`tests/brainscript/run_networks.py` the nodes of networks. Ten tests of Speech have the minibatches, samples, rates and
-momenta of their logs: QuickE2E, SVD, WriteCommand, ParallelNoQuantization, ParallelCrossValidation, and five of LSTM.
+`tests/brainscript/run_networks.py` the nodes of networks. Fifteen tests of Speech have the minibatches, samples, rates
+and momenta of their logs: QuickE2E, SVD, WriteCommand, ParallelNoQuantization, Parallel1BitQuantization, Dropout,
+ParallelCrossValidation, SaveBestModelPerCriterion, DiscriminativePreTraining, AN4's LSTM, and five of LSTM.
 With other data made for them all commands of these ran: the TIMIT configurations that train, ImageHandsOn_Task6,
-06_OneConvRegrMultiNode, 07_Deconvolution, RegrSimple, ATIS, the two of HelloWorld, IRMetric. This page is written by
-`python -m tests.brainscript.inventory`.
+06_OneConvRegrMultiNode, 07_Deconvolution, RegrSimple, ATIS, the two of HelloWorld, IRMetric, AlexNet in both forms,
+BatchNormalization (NonSpatial), 01_Convolution of CIFAR-10, 02_Convolution and 03_ConvBatchNorm of MNIST, Text/SLU in
+NDL, PennTreebank's rnn.cntk. This page is written by `python -m tests.brainscript.inventory`.
 
 """
 
@@ -111,7 +113,7 @@ def _networks(blocks: list[Block]) -> Iterator[str]:
 def _reason(error: BaseException) -> str:
     """The first line of an error, without places and folders."""
     line = re.sub(r"^.*?line \d+, column \d+: ", "", str(error).splitlines()[0])
-    return re.sub(r"(?:/[^\s/'\"]+)+/", "", line).replace("|", "\\|")
+    return re.sub(r"(?:\.\.)?(?:/[^\s/'\"]+)+/", "", line).replace("|", "\\|")
 
 
 def _stop(*_: object) -> None:

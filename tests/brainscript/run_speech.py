@@ -32,6 +32,7 @@ _KEPT = re.compile(
 )
 _VALUE = re.compile(r"( = )(?:-?[\d.]+(?:e[+-]\d+)?|-?nan|inf)(%?) \*")
 _NOISE = re.compile(r"^MPI Rank 0: |^\[0\] |^\d\d/\d\d/\d{4} [\d:]+: |; (?:time|epochTime)\s*=.*|; perplexity = [\d.]+")
+_KEPT_SIZES = re.compile("inibatch|blockSize")  # all others are those of layers
 _SIZES = re.compile(r"\b(?:2048|1024|512|256)\b(?=[:,) \t]|$)", re.MULTILINE)
 
 
@@ -60,6 +61,15 @@ CASES = (
     Case("Speech/SVD", "Speech/SVD/cntk.cntk"),
     Case("Speech/DNN/WriteCommand", "Speech/DNN/WriteCommand/cntk.cntk"),
     Case("Speech/DNN/ParallelNoQuantization", "Speech/DNN/cntk.cntk", workers=3),
+    Case("Speech/DNN/Parallel1BitQuantization", "Speech/DNN/cntk.cntk", (
+        "precision=double", "speechTrain=[SGD=[ParallelTrain=[DataParallelSGD=[gradientBits=1]]]]",
+        "speechTrain=[SGD=[ParallelTrain=[parallelizationStartEpoch=2]]]"), workers=3),
+    Case("Speech/DNN/Dropout", "Speech/DNN/Dropout/cntk.cntk", workers=2),
+    Case("Speech/DNN/DiscriminativePreTraining", "Speech/DNN/DiscriminativePreTraining/cntk_dpt.cntk"),
+    Case("Speech/DNN/SaveBestModelPerCriterion", "Speech/DNN/SaveBestModelPerCriterion/cntkcv.cntk",
+         ("saveBestModelPerCriterion=true",), workers=2),
+    Case("Examples/Speech/AN4/LSTM", "../../Examples/Speech/AN4/Config/LSTM-NDL_ndl_deprecated.cntk",
+         ("speechTrain=[SGD=[maxEpochs=1;epochSize=64]]", "parallelTrain=false")),
     Case("Speech/DNN/ParallelCrossValidation", "Speech/DNN/ParallelCrossValidation/cntkcv.cntk", workers=2),
 )
 
@@ -81,7 +91,7 @@ def small_copy(config: Path, folder: Path) -> Path:
     for path in folder.rglob("*"):
         if path.suffix in (".cntk", ".bs", ".ndl", ".txt", ".mel") and not path.name.startswith("baseline"):
             lines = path.read_text(errors="replace").splitlines()
-            path.write_text("\n".join(each if "inibatch" in each else _SIZES.sub("8", each) for each in lines))
+            path.write_text("\n".join(each if _KEPT_SIZES.search(each) else _SIZES.sub("8", each) for each in lines))
     return folder / config.name
 
 

@@ -67,6 +67,8 @@ def test_workers_that_merge_their_models_log_the_epochs_of_all(tmp_path):
     for epoch, seen in zip(epochs[0], (50, 100, 150), strict=True):
         assert f"* 50; totalSamplesSeen = {seen};" in epoch
     assert all(log.count("Parallel training (2 workers) using BlockMomentumSGD") == 2 for log in logs)
+    shared = r"Epoch\[ 2 of 3\]-Minibatch\[   1-   2, 100.00%\]: CrossEntropyWithSoftmax = [\d.]+ \* 20;"
+    assert all(re.search(shared, log) for log in logs)  # minibatches of 20 are shared, as in CNTK's log of ParallelBM
 
 
 @pytest.mark.timeout(400)
