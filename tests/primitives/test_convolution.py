@@ -38,6 +38,8 @@ CONVOLUTIONS = [
     ((2, 7, 8), (3, 2, 1, 1), (3, 3), (True, True), 1),  # of which the first cells are left out
     ((2, 9, 9), (3, 2, 3, 2), (1, 2), (True, False), 2),
     ((4, 6, 5), (6, 2, 3, 3), (1, 1), (True, True), 1),  # two groups
+    ((20, 4, 3), (10, 2, 3, 3), (1, 2), (True, True), 1),  # ten, joined to one piece
+    ((48, 3, 4), (12, 8, 2, 1), (1, 1), (True, False), 2),  # six, in two pieces
     ((4, 5, 5), (4, 1, 3, 3), (2, 1), (True, True), 1),  # each channel separately
     ((3, 6, 5), (6, 1, 2, 3), (1, 2), (True, False), 2),  # with two filters
     ((3, 9), (5, 3, 4), (2,), (True,), 1),

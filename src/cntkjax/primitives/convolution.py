@@ -23,6 +23,7 @@ from ._window import Window, channels_last, per_axis, place, value_of
 from .base import Attrs, Bool, Primitive, ShapeOf, Size, primitive
 
 MAX_PIECES = 64  # more of them would take too long to compile
+PIECE_CHANNELS = 32  # of joined groups
 
 
 class _Convolving(Primitive):
@@ -264,9 +265,12 @@ def _xla_convolution(x: Array, w: Array, windows: Sequence[Window], groups: int 
 
 
 def _grouped(x: Array, w: Array, windows: Sequence[Window], groups: int) -> Array:
-    """On a CPU each group by itself: XLA takes 327 ms for the gradients of four groups on [8, 32, 32, 64], this 7.
+    """On a CPU by pieces: XLA takes 327 ms for the gradients of four groups on [8, 32, 32, 64], each by itself 7.
 
-    Depthwise filters (one channel per group) are summed cell by cell of the window: 3.7 instead of 20 ms.
+    Groups of few channels are joined to one piece, whose filters are zero on the channels of other groups: with 32
+    groups of two channels a fifth of the processor time, and a third with the gradients. So infinity in one group's
+    channels is NaN in the results of its neighbours. Depthwise filters (one channel per group) are summed cell by cell
+    of the window: 3.7 instead of 20 ms.
     """
     if lowering().native_groups:
         return _xla_convolution(x, w, windows, groups)
@@ -280,10 +284,24 @@ def _grouped(x: Array, w: Array, windows: Sequence[Window], groups: int) -> Arra
             slices = (k.slice_of(i) for i, k in zip(cell, windows, strict=True))
             terms.append(x[(slice(None), *slices)] * w[(slice(None), 0, *cell)])
         return reduce(jnp.add, terms)
+    joined = max(n for n in range(1, groups + 1) if groups % n == 0 and (n == 1 or n * w.shape[1] <= PIECE_CHANNELS))
+    w, groups = _of_joined_groups(w, groups, joined), groups // joined
     if groups <= MAX_PIECES:
         pairs = zip(jnp.split(x, groups, -1), jnp.split(w, groups), strict=True)
         return jnp.concatenate([_convolved(part, filters, windows) for part, filters in pairs], -1)
     return _xla_convolution(x, w, windows, groups)
+
+
+def _of_joined_groups(w: Array, groups: int, joined: int) -> Array:
+    """The filters of so many neighbouring groups on the channels of all of them, zero on those of the others.
+
+    Shapes: [O, C / groups, *window] -> [O, joined * C / groups, *window].
+    """
+    if joined == 1:
+        return w
+    own = jnp.eye(joined, dtype=bool).reshape(joined, 1, joined, *(1,) * (w.ndim - 1))
+    filters = w.reshape(groups // joined, joined, w.shape[0] // groups, 1, *w.shape[1:])
+    return jnp.where(own, filters, 0).reshape(w.shape[0], joined * w.shape[1], *w.shape[2:])
 
 
 def _dimensions(rank: int) -> lax.ConvDimensionNumbers:
