@@ -76,25 +76,39 @@ def without_values_of_their_own(x):
     return h
 
 
+def blocks_with_two_sums(x, width=WIDTH, count=20):
+    h = C.layers.Dense(width)(C.reduce_sum(x, 0))
+    for _ in range(count):
+        h = h + C.tanh(C.times(h, weight(width, width)))
+        h = h + C.times(C.sigmoid(C.times(h, weight(width, width)) + weight(width)), weight(width, width)) * 0.1
+    return h
+
+
 NETWORKS = {
     "nothing own": without_values_of_their_own,
     "gru": lambda x: gru(x)[0], "lstm": lstm, "layers": layers, "all steps": with_outputs_of_all_steps,
-    "skips": with_skips,
+    "skips": with_skips, "two sums": blocks_with_two_sums,
 }
 
 
-def found(network):
+def found(network, samples=0):
     x = C.input_variable((STEPS, WIDTH))
     plan = Plan(C.combine([network(x)]).outputs)
-    return [item for item in repeats.repeats(plan.parts, plan.outputs) if isinstance(item, Repeat)]
+    return [item for item in repeats.repeats(plan.parts, plan.outputs, samples) if isinstance(item, Repeat)]
 
 
 @pytest.mark.parametrize(("name", "carried"), [
-    ("gru", 1), ("lstm", 2), ("layers", 1), ("skips", 2), ("nothing own", 1)
+    ("gru", 1), ("lstm", 2), ("layers", 1), ("skips", 2), ("nothing own", 1), ("two sums", 1)
 ])
 def test_equal_pieces_one_after_the_other_are_found(name, carried):
     (repeat,) = found(NETWORKS[name])
     assert len(repeat.carried) == carried and len(repeat.pieces) >= STEPS - 3
+
+
+@pytest.mark.parametrize("name", ["layers", "two sums"])
+def test_all_layers_but_the_first_are_pieces(name):
+    (repeat,) = found(NETWORKS[name])
+    assert len(repeat.pieces) == {"layers": 22, "two sums": 19}[name]
 
 
 def test_random_numbers_and_statistics_are_not_repeated():
@@ -105,3 +119,13 @@ def test_random_numbers_and_statistics_are_not_repeated():
 def test_large_weights_are_not_copied_to_one_array():
     wide = C.layers.For(range(30), lambda: [C.layers.Dense(200), C.layers.Dense(200, C.tanh)])
     assert not found(wide)
+
+
+def test_large_weights_of_many_layers_are_copied_if_more_is_computed_with_them():
+    def deep(x):
+        return blocks_with_two_sums(x, 100, 150)
+
+    assert not found(deep) and not found(deep, samples=10)
+    (repeat,) = found(deep, samples=100)
+    assert len(repeat.pieces) == 149
+    assert not found(lambda x: blocks_with_two_sums(x, 100, 20), samples=100)

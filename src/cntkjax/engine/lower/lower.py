@@ -19,7 +19,8 @@ from .values import Context, Environment
 
 def execute(plan: Plan, ctx: Context, env: Environment) -> Environment:
     """Compute all variables of a plan; `env` holds the leaves and arguments, and is filled."""
-    items = repeats(plan.parts, plan.outputs)  # not kept, as users may edit the graph
+    samples = _samples(ctx) if lowering().stacked_weights else 0
+    items = repeats(plan.parts, plan.outputs, samples)  # not kept, as users may edit the graph
     if any(isinstance(item, Repeat) for item in items):
         for item in items:
             if isinstance(item, Repeat):
@@ -33,6 +34,13 @@ def execute(plan: Plan, ctx: Context, env: Environment) -> Environment:
         for part in plan.parts:
             run_part(ctx, part, env)
     return env
+
+
+def _samples(ctx: Context) -> int:
+    """Of the minibatch, in all steps; 0 where sizes are symbols."""
+    sizes = [layout.time * layout.rows for layout in ctx.layouts.values()]
+    sizes += [] if ctx.batch is None else [ctx.batch.size]
+    return max((size for size in sizes if isinstance(size, int)), default=0)
 
 
 def run_group(ctx: Context, group: Sequence[Part], env: Environment) -> None:

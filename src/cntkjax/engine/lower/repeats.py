@@ -14,7 +14,8 @@ from ..._typing import Array
 from ...graph.variable import Edge, producer
 from ..plan.parts import resolve
 from ..plan.repeats import Repeat
-from ..xla.materialize import storing_values
+from ..xla.materialize import stores_values, storing_values
+from ..xla.platform import platform
 from .nodes import run_node
 from .values import Context, Environment, Traced, layouts_as_arguments
 
@@ -92,7 +93,33 @@ def _stacked(ctx: Context, variables: Sequence[Edge], env: Environment) -> Trace
     if len(set(map(_form, values))) > 1:
         raise _Unlike
     slices = _slices_of_one(ctx, variables, env)
-    return replace(values[0], data=jnp.stack([v.data for v in values]) if slices is None else slices)
+    return replace(values[0], data=_joined([v.data for v in values]) if slices is None else slices)
+
+
+def _joined(arrays: Sequence[Array]) -> Array:
+    knows_places = platform() != "cpu" or not stores_values() or not jnp.issubdtype(arrays[0].dtype, jnp.floating)
+    return jnp.stack(arrays) if knows_places else _stack(arrays)
+
+
+@jax.custom_vjp
+def _stack(arrays: Sequence[Array]) -> Array:
+    return jnp.stack(arrays)
+
+
+def _stack_forward(arrays: Sequence[Array]) -> tuple[Array, None]:
+    return _stack(arrays), None
+
+
+def _stack_backward(_: None, gradient: Array) -> tuple[list[Array]]:
+    """The gradient of each, from a place that XLA does not know.
+
+    So the kernels that read them, as those that update parameters of one shape, are equal, and compiled once.
+    """
+    places = lax.optimization_barrier([jnp.asarray(i, jnp.uint32) for i in range(len(gradient))])
+    return ([lax.dynamic_index_in_dim(gradient, i, keepdims=False) for i in places],)
+
+
+_stack.defvjp(_stack_forward, _stack_backward)
 
 
 def _slices_of_one(ctx: Context, variables: Sequence[Edge], env: Environment) -> Array | None:

@@ -19,12 +19,15 @@ from .parts import Loop, Part, all_outputs_of, inputs_of, resolve
 from .structure import describing, node_structure
 
 LEAST_PIECES, LEAST_NODES = 8, 64  # what is smaller compiles as fast as it is
-MOST_STACKED = 1 << 14  # elements of leaves that each piece has of its own, as these are copied in each run
+MOST_STACKED = 1 << 14  # elements of leaves that each piece may have of its own, as these are copied in each run
+MANY_NODES = 1000  # in all pieces, from which compiling takes so long that these may have more
 _COMPARED = 3  # how many nodes are compared, one below the other, to find those that may be a chain
 _WORK, _FEWEST_CHAINS = 10_000, 8  # nodes that are visited while chains are tried; this many are tried
+_PERIODS = 2, 3  # of chains with several nodes in each piece, as the sums in each layer of a Transformer
+_CHAINS_OF_PERIODS = 2  # chains that are tried with them
 
 Output: TypeAlias = tuple[int, int]  # the place of a node in its piece, the number of an output
-Place: TypeAlias = Mapping[Part, tuple[int, int]]  # the piece of a part, and its place there
+Place: TypeAlias = Mapping[Part, tuple[int, int]]  # the piece of a part, and its place there, -1 for the last one
 
 
 class OperandSource(NamedTuple):
@@ -52,16 +55,25 @@ class Repeat:
     own: list[tuple[Edge, ...]]
     outputs: list[Output]
 
+    @property
+    def rank(self) -> tuple[int, int]:
+        """How it compares with others: that which carries least is best, of those the largest."""
+        return -len(self.carried), len(self.pieces) * len(self.pieces[0])
+
     def variable(self, piece: int, output: Output) -> Edge:
         """An output of a piece."""
         node, number = output
         return self.pieces[piece][node].node_outputs[number]
 
 
-def repeats(parts: Sequence[Part], outputs: Sequence[Edge]) -> list[Part | Repeat]:
-    """The parts in an order of computation, where repeated pieces are one item."""
+def repeats(parts: Sequence[Part], outputs: Sequence[Edge], samples: int = 0) -> list[Part | Repeat]:
+    """The parts in an order of computation, where repeated pieces are one item.
+
+    `samples`: of the minibatch, in all steps. Where there is much to compile, each piece may have as many elements of
+    weights of its own as it computes for these.
+    """
     rest, ordered = list(parts), list[Part | Repeat]()
-    while len(rest) >= LEAST_NODES and (found := _Search(rest, outputs).best()) is not None:
+    while len(rest) >= LEAST_NODES and (found := _Search(rest, outputs, samples).best()) is not None:
         before, repeat = found
         ordered += [*before, repeat]
         done = {*before, *repeat.apart, *(node for piece in repeat.pieces for node in piece)}
@@ -72,8 +84,8 @@ def repeats(parts: Sequence[Part], outputs: Sequence[Edge]) -> list[Part | Repea
 class _Search:
     """The search for the repeat of a plan's parts that carries least."""
 
-    def __init__(self, parts: Sequence[Part], outputs: Sequence[Edge]) -> None:
-        self.parts, self.requested = parts, frozenset(outputs)
+    def __init__(self, parts: Sequence[Part], outputs: Sequence[Edge], samples: int) -> None:
+        self.parts, self.requested, self.samples = parts, frozenset(outputs), samples
         self.describe = describing()
         self.maker = {v: part for part in parts for v in all_outputs_of(part)}
         self.operands = {part: list(map(resolve, part.node_inputs)) for part in parts if not isinstance(part, Loop)}
@@ -91,13 +103,21 @@ class _Search:
 
     def best(self) -> tuple[list[Part], Repeat] | None:
         """A repeat, and the parts to compute before it."""
-        best: tuple[list[Part], Repeat] | None = None
         chains = sorted(self._chains(), key=self._readers_of, reverse=True)
-        for chain in chains[: max(_FEWEST_CHAINS, _WORK // len(self.parts))]:
+        best = self._best_of(chains[: max(_FEWEST_CHAINS, _WORK // len(self.parts))])
+        if best is None:
+            few = chains[:_CHAINS_OF_PERIODS]
+            best = self._best_of(chain[i::period] for period in _PERIODS for chain in few for i in range(period))
+        return best
+
+    def _best_of(self, chains: Iterable[Sequence[Node]]) -> tuple[list[Part], Repeat] | None:
+        """Of the repeats along these chains the one that carries least, and of those the longest."""
+        best: tuple[list[Part], Repeat] | None = None
+        for chain in chains:
             found = self._repeat(chain)
-            if found is not None and (best is None or len(found[1].carried) < len(best[1].carried)):
+            if found is not None and (best is None or found[1].rank > best[1].rank):
                 best = found
-            if best is not None and len(best[1].carried) == 1:
+            if best is not None and len(best[1].carried) == 1 and len(best[1].pieces) >= len(chain) - 1:
                 break
         return best
 
@@ -131,7 +151,11 @@ class _Search:
     def _repeat(self, chain: Sequence[Node]) -> tuple[list[Part], Repeat] | None:
         """The longest run of equal pieces along a chain, and all that is computed before."""
         pieces = self._pieces(chain)
-        place = {node: (i, k) for i, piece in enumerate(pieces) for k, node in enumerate(piece)}
+        begin, end = _longest_run([len(piece) for piece in pieces])
+        if end - begin < LEAST_PIECES:
+            return None
+        # Counted from the end: the first piece may begin with nodes that the others do not have.
+        place = {node: (i, k - len(piece)) for i, piece in enumerate(pieces) for k, node in enumerate(piece)}
         forms = [self._form(i, piece, place) if i else None for i, piece in enumerate(pieces)]
         begin, end = _longest_run(forms)
         if end - begin < LEAST_PIECES or (end - begin) * len(pieces[begin]) < LEAST_NODES:
@@ -191,11 +215,11 @@ class _Search:
         """The repeat of a run of pieces; None if they need more than `Repeat` can say."""
         pieces: list[list[Node]] = [list(piece) for piece in all_pieces[begin:end]]  # type: ignore[arg-type]
         apart = self._apart(pieces, place)
-        repeated = [k for k in range(len(pieces[0])) if k not in apart]
+        repeated = [k for k in _places(pieces[0]) if k not in apart]
         carried, own = self._entering(pieces, apart, begin, place)
         inside = {piece[k] for piece in pieces for k in repeated}
         far = any(self.maker.get(v) in inside for variables in own for v in variables)  # from a piece long before
-        if not carried or far or not apart.isdisjoint(k for k, _ in carried) or not self._is_small(own):
+        if not carried or far or not apart.isdisjoint(k for k, _ in carried) or not self._is_small(own, pieces):
             return None
         outputs = [
             (k, i) for k in repeated for i in range(len(pieces[0][k].node_outputs))
@@ -213,7 +237,7 @@ class _Search:
         """What pieces read of the ones before, with what the first one reads there, and of values of their own."""
         carried: dict[Output, Edge] = {}
         own: dict[tuple[Edge, ...], None] = {}
-        for k, nodes in enumerate(zip(*pieces, strict=True)):
+        for k, nodes in zip(_places(pieces[0]), zip(*pieces, strict=True), strict=True):
             for variables in [] if k in apart else zip(*(self.operands[node] for node in nodes), strict=True):
                 source = self._source(variables[0], begin, place)
                 if source is None or (source.inside and source.node in apart):
@@ -224,23 +248,38 @@ class _Search:
 
     def _apart(self, pieces: Sequence[Sequence[Node]], place: Place) -> set[int]:
         """The places of nodes that differ between pieces, and of what these read in their piece."""
-        apart = {k for k, nodes in enumerate(zip(*pieces, strict=True)) if len({self.structure[n] for n in nodes}) > 1}
+        kinds = [len({self.structure[n] for n in nodes}) for nodes in zip(*pieces, strict=True)]
+        apart = {k for k in _places(kinds) if kinds[k] > 1}
         members = set(pieces[0])
-        for k in range(len(pieces[0]) - 1, -1, -1):
+        for k in reversed(_places(kinds)):
             if k in apart:
                 makers = [self.maker.get(v) for v in self.operands[pieces[0][k]]]
                 apart |= {place[m][1] for m in makers if m in members}
         return apart
 
-    def _is_small(self, own: Iterable[tuple[Edge, ...]]) -> bool:
-        """Whether little is stacked of leaves that pieces have of their own."""
+    def _is_small(self, own: Iterable[tuple[Edge, ...]], pieces: Sequence[Sequence[Node]]) -> bool:
+        """Whether little is stacked of leaves that pieces have of their own; see `repeats`."""
         leaves = [variables[0] for variables in own if isinstance(variables[0], Leaf)]
-        return all(is_known(v.shape) for v in leaves) and sum(prod(v.shape) for v in leaves) <= MOST_STACKED
+        if not all(is_known(v.shape) for v in leaves):
+            return False
+        stacked = sum(prod(v.shape) for v in leaves)
+        if stacked <= MOST_STACKED or len(pieces) * len(pieces[0]) < MANY_NODES:
+            return stacked <= MOST_STACKED
+        return stacked <= sum(self._elements(v) for node in pieces[0] for v in node.node_outputs)
+
+    def _elements(self, v: Edge) -> int:
+        """The elements of a value, in all samples; 0 if they are not known."""
+        return prod(v.shape) * (self.samples if v.dynamic_axes else 1) if is_known(v.shape) else 0
 
     def _is_read(self, variables: Iterable[Edge], inside: set[Node]) -> bool:
         """Whether any is read elsewhere."""
         readers = (reader for v in variables for reader in self.readers.get(v, ()))
         return not self.requested.isdisjoint(variables) or any(reader not in inside for reader in readers)
+
+
+def _places(piece: Sequence[object]) -> range:
+    """The places of a piece's nodes; see `Place`."""
+    return range(-len(piece), 0)
 
 
 def _longest_run(forms: Sequence[Hashable]) -> tuple[int, int]:
