@@ -108,11 +108,12 @@ def saved(path, value):
     return path
 
 
-def test_a_full_disk_leaves_the_old_model(tmp_path):
+@pytest.mark.parametrize("room", [10**6, 100])  # the last part of the file, and all of it, waits in Python's buffer
+def test_a_full_disk_leaves_the_old_model(tmp_path, room):
     path = saved(tmp_path / "model", 1)
     full = run(
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (10**6, 10**6)); signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "f.save(sys.argv[1])",
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room})); signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        f"{'f' if room > 1000 else 'C.sin(C.input_variable(1))'}.save(sys.argv[1])",
         path, 2,
     )
     _, error = full.communicate(timeout=100)

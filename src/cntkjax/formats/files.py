@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from io import BufferedWriter
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -112,7 +113,7 @@ def staged(*files: File) -> Iterator[list[str]]:
                 handle, temporary = _temporary(target)
                 out = opened.enter_context(open(handle, "wb"))
                 temporaries.append(temporary)
-                with _naming(target):
+                with _naming(target, out):
                     out.writelines(buffers)
                     out.flush()
                     os.fsync(handle)
@@ -126,11 +127,12 @@ def staged(*files: File) -> Iterator[list[str]]:
 
 
 @contextmanager
-def _naming(path: Path) -> Iterator[None]:
+def _naming(path: Path, file: BufferedWriter) -> Iterator[None]:
     """A scope whose errors name the file: those of a full disk do not."""
     try:
         yield
     except OSError as error:
+        file.raw.close()  # closing the file itself would try again, and fail without the name
         if error.errno is None or error.filename is not None:
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error
