@@ -117,7 +117,7 @@ def test_a_full_disk_leaves_the_old_model(tmp_path, room):
         path, 2,
     )
     _, error = full.communicate(timeout=100)
-    assert full.returncode == 1 and "OSError" in error and f"File too large: '{path}'" in error
+    assert full.returncode == 1 and error.strip().endswith(f"File too large: '{path}'")
     assert C.load_model(path).parameters[0].value[0, 0] == 1
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
 
