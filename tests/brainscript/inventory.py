@@ -46,8 +46,9 @@ and momenta of their logs: QuickE2E, SVD, WriteCommand, ParallelNoQuantization, 
 ParallelCrossValidation, SaveBestModelPerCriterion, DiscriminativePreTraining, AN4's LSTM, and five of LSTM.
 With other data made for them all commands of these ran: the TIMIT configurations that train, ImageHandsOn_Task6,
 06_OneConvRegrMultiNode, 07_Deconvolution, RegrSimple, ATIS, the two of HelloWorld, IRMetric, AlexNet in both forms,
-BatchNormalization (NonSpatial), 01_Convolution of CIFAR-10, 02_Convolution and 03_ConvBatchNorm of MNIST, Text/SLU in
-NDL, PennTreebank's rnn.cntk. This page is written by `python -m tests.brainscript.inventory`.
+the two of BatchNormalization, 01_Convolution of CIFAR-10, 02_Convolution and 03_ConvBatchNorm of MNIST, 01_OneHidden,
+02_OneConv, 04_OneConvBN and 05_OneConvRegr of GettingStarted, ConvNet_MNIST, Text/SLU in NDL, PennTreebank's rnn.cntk,
+LM/RNNLM/CPU, whose names of files have backslashes. This page is written by `python -m tests.brainscript.inventory`.
 
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,6 +20,7 @@ from .source import ConfigError
 
 PRECOMPUTED = frozenset({"Mean", "InvStdDev"})
 DTYPES = {"float": "float32", "double": "float64", "float16": "float16"}
+_NO_NUMBER = re.compile(r"invalid literal for int\(\) with base 10:|could not convert string to float:")
 
 
 def is_delay(node: NetNode) -> bool:
@@ -156,7 +158,8 @@ def _variable(value: Any) -> Any:
 
 
 def _first_lines(error: BaseException) -> str:
-    return "\n  ".join(str(error).strip().splitlines()[:12])
+    message = _NO_NUMBER.sub("a number is expected, not", str(error).strip())
+    return "\n  ".join(message.splitlines()[:12])
 
 
 _package: ContextVar[Any] = ContextVar("package", default=PACKAGE)

@@ -24,6 +24,12 @@ def test_precision_is_that_of_the_configuration():
     assert build("w = ParameterTensor {2}", precision="double").nodes["w"].dtype == np.float64
 
 
+@pytest.mark.parametrize("text", ["x = Input {d}", "x = Parameter {2, d}", "x = Constant (d)"])
+def test_a_text_in_the_place_of_a_number_is_named(text):
+    with pytest.raises(ConfigError, match=r"line \d, column \d+: .*number.*four.*\n.*\n *\^"):
+        build(f"d = 'four'\n{text}")
+
+
 def test_a_loop_through_a_delay_sums_over_time():
     network = build("""
         x = Input {1}
