@@ -69,6 +69,8 @@ class Draft:
         """A new input, parameter or constant of a type."""
         if any(n not in FREE and n < 0 for n in t.shape):
             raise Refused("a dimension that is not known yet")
+        if t.is_sparse and not t.axes:
+            raise Refused("a sparse sample without a batch axis")
         if not t.axes and not t.is_open and not t.is_sparse:
             number = len(self.statements) + 1
             if not t.shape:

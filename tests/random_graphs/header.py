@@ -77,9 +77,9 @@ def pieces(outputs, minibatch, end):
     return shown
 
 
-def pulled_back(outputs, wrt, minibatch):
-    """The gradients of `wrt` where those of several outputs are given."""
-    f = C.combine(outputs)
+def pulled_back(output, wrt, minibatch):
+    """The gradients of `wrt` where that of an output is given."""
+    f = C.combine([output])
     state, values = f.forward(feed(f, minibatch), f.outputs, set(f.outputs))
     given = {o: each(lambda v: data(1, *v.shape), values[o]) for o in f.outputs}
     found = f.backward(state, given, set(wrt))

@@ -114,7 +114,7 @@ class Program:
             return self.statements
         if "gradients" not in what:
             return self.cone([self.roots[place % len(self.roots)]])
-        later = {self.differentiated[place]}
+        later = {(self.differentiated if what == "gradients" else self.below_first_root)[place]}
         for s in self.statements:
             if later.intersection(s.uses):
                 later.add(s.name)
@@ -124,6 +124,12 @@ class Program:
     def differentiated(self) -> list[str]:
         """The variables of which gradients are observed."""
         return [s.name for s in self.statements if "C.parameter(" in s.text or "needs_gradient" in s.text]
+
+    @property
+    def below_first_root(self) -> list[str]:
+        """Those that the first root depends on: CNTK takes the gradient of one root only."""
+        cone = {s.name for s in self.cone(self.roots[:1])}
+        return [name for name in self.differentiated if name in cone]
 
     def lines(self) -> list[str]:
         """One line of Python each."""
@@ -171,8 +177,8 @@ class Program:
         return [f'show("gradients", gradients(loss, [{wrt}], m0))'] if wrt else []
 
     def _given_gradients(self) -> list[str]:
-        wrt = ", ".join(self.differentiated)
-        return [f'show("given gradients", pulled_back({self._list}, [{wrt}], m0))'] if wrt else []
+        wrt = ", ".join(self.below_first_root)
+        return [f'show("given gradients", pulled_back({self.roots[0]}, [{wrt}], m0))'] if wrt else []
 
     def _training(self) -> list[str]:
         minibatches = ", ".join(f"m{i}" for i in range(len(self.minibatches)))
