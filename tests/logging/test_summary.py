@@ -68,4 +68,4 @@ def test_totals_are_below_both_tables(text):
 
 
 def test_cells_of_html_are_escaped():
-    assert "<td>a&lt;b</td>" in summary(C.tanh(C.input_variable(1), name="a<b"))._repr_html_()
+    assert ">a&lt;b</td>" in summary(C.tanh(C.input_variable(1), name="a<b"))._repr_html_()

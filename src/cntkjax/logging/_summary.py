@@ -22,6 +22,7 @@ _DATA_MOVEMENT = frozenset({
 })
 _PRODUCTS = frozenset({"Times", "TransposeTimes"})
 _COLUMNS = ("Layer", "Operation", "Output", "Parameters", "FLOPs", "Memory")
+_TEXT_COLUMNS = 3  # the first ones; the others are numbers
 
 
 @dataclass(frozen=True)
@@ -80,17 +81,18 @@ class Summary:
     def __str__(self) -> str:
         rows = [_COLUMNS, *self._rows()]
         widths = [max(len(row[i]) for row in rows) for i in range(len(_COLUMNS))]
-        lines = [
-            "  ".join(c.ljust(w) if i < 3 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
-            for row in rows
-        ]
+        aligned = [*[str.ljust] * _TEXT_COLUMNS, *[str.rjust] * (len(_COLUMNS) - _TEXT_COLUMNS)]
+        lines = ["  ".join(f(c, w) for f, c, w in zip(aligned, row, widths, strict=True)) for row in rows]
         rule = "-" * len(lines[0])
         all_lines = [self.title, rule, lines[0], rule, *lines[1:], rule, *self._totals()]
         return "\n".join(line.rstrip() for line in all_lines)
 
     def _repr_html_(self) -> str:
         def row(cells: Sequence[str], tag: str) -> str:
-            return "<tr>" + "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in cells) + "</tr>"
+            text, numbers = cells[:_TEXT_COLUMNS], cells[_TEXT_COLUMNS:]
+            start = "".join(f'<{tag} style="text-align: left">{html.escape(c)}</{tag}>' for c in text)
+            end = "".join(f'<{tag} style="text-align: right">{html.escape(c)}</{tag}>' for c in numbers)
+            return f"<tr>{start}{end}</tr>"
 
         body = "".join(row(cells, "td") for cells in self._rows())
         totals = "<br>".join(map(html.escape, self._totals()))
