@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..graph.arguments import public_operation
 from ..graph.axis import ALL_STATIC, Axis
 from ..ops._blocks import as_one_block, node
@@ -55,7 +57,8 @@ def binary_cross_entropy(output: Operand, target: Operand, name: str = "") -> Fu
     output, target = as_variables(output, target)
 
     def inner(p: Variable, t: Variable) -> Function:
-        offset, one, bound = (Constant(c, dtype=p.dtype) for c in (1e-6, 1, 1 + 1e-6))  # avoids the logarithm of 0
+        limits = (float(np.float32(limit)) for limit in (1e-6, 1, 1 + 1e-6))  # CNTK's, of single precision in any case
+        offset, one, bound = (Constant(limit, dtype=p.dtype) for limit in limits)  # avoids the logarithm of 0
         hit = element_times(t, log(plus(offset, p)))
         miss = element_times(minus(one, t), log(minus(bound, p)))
         return negate(plus(hit, miss))
