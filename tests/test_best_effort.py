@@ -123,6 +123,15 @@ def training_of_two_networks(folder):
     return [train(trainer, {x: initial((4, 2), i)}) for i in range(3) for trainer in trainers]
 
 
+def training_with_a_test(folder):
+    """Losses of a network whose test is compiled beside the training, and the metric of one."""
+    x = C.input_variable(2)
+    z = C.times(x, C.parameter((2, 1), init=initial((2, 1), 0)))
+    trainer = C.Trainer(None, (z * z, C.abs(z)), C.sgd(z.parameters, C.learning_parameter_schedule_per_sample(0.1)))
+    losses = [train(trainer, {x: initial((4, 2), i)}) for i in range(21)]
+    return [*losses, trainer.test_minibatch({x: initial((4, 2), 0)})]
+
+
 def evaluations(folder):
     """Values of a network that is compiled quickly, and thoroughly when it has run some times."""
     x = C.input_variable(2)
@@ -139,7 +148,7 @@ SCENARIOS = {
     f.__name__: f
     for f in (
         truncated_training, training_on_many_lengths, training_for_a_gpu, training_of_two_networks,
-        evaluations, reading,
+        training_with_a_test, evaluations, reading,
     )
 }
 
@@ -307,11 +316,10 @@ def test_an_unwritable_folder_stops_nothing(monkeypatch, tmp_path):
 # ---- the test of a training
 def test_expecting_a_test_neither_draws_numbers_nor_touches_the_memory_of_a_test(monkeypatch):
     monkeypatch.setattr(step, "_NOTICED", 0.0)
-    x = C.sequence.input_variable(2)
-    noisy = C.layers.Recurrence(C.layers.RNNStep(2))(C.layers.Dropout(0.5)(x))
-    noise = C.random.normal((2,), seed=3)
-    loss = C.sequence.reduce_sum(C.reduce_sum(noisy * noise, axis=0))
-    metric = C.sequence.reduce_sum(C.reduce_sum(noisy + C.random.uniform((2,), seed=5), axis=0))
+    x = C.input_variable(2)
+    noisy = C.layers.Dense(2)(C.layers.Dropout(0.5)(x))
+    loss = C.reduce_sum(noisy * C.random.normal((2,), seed=3))
+    metric = C.reduce_sum(noisy + C.random.uniform((2,), seed=5))
     trainer = C.Trainer(None, (loss, metric), C.sgd(loss.parameters, C.learning_parameter_schedule(0.1)))
     test = unwrap(trainer).test_step
     streams, begin, seen = test.memory.streams, test.compile_in_background, []
@@ -323,8 +331,8 @@ def test_expecting_a_test_neither_draws_numbers_nor_touches_the_memory_of_a_test
             seen.append((dict(drawn.places), {n: (g.begin, g.end) for n, g in generators.items()}))
 
     test.compile_in_background = compile_in_background
-    for number in range(20):
-        trainer.train_minibatch(({x: [np.ones((3, 2), np.float32)]}, [number == 0]))
+    for _ in range(20):
+        trainer.train_minibatch({x: np.ones((3, 2), np.float32)})
     wait_for_the_background()
     assert list(test.program.executables) and test.memory.carried.value == Carried()
     assert seen[0] == seen[1] and len(seen[0][0]) == 3

@@ -7,7 +7,7 @@ from math import inf, log
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cntkjax.engine.data.shape_policy import ShapePolicy
@@ -121,12 +121,13 @@ def test_the_total_is_at_most_twice_the_best_in_hindsight_plus_one_compilation(c
 
 
 @given(streams())
+@example(([54.4, 1.4, 1.4, 8.1], 60.0))  # the smallest one is bought when it has saved more, and fits no later one
 @settings(max_examples=300, deadline=None)
 def test_where_sizes_differ_much_compilations_that_cannot_be_put_off_come_on_top(case):
     stream, compilation = case
     costs, best = simulated(stream, compilation), best_in_hindsight(stream, compilation)
     assert costs.needed_at_once <= 2 + log(max(stream) / min(stream)) / log(ROOM)
-    assert costs.run + costs.bought * compilation <= 2 * (best - compilation) * (1 + 1e-9)
+    assert costs.run + costs.bought * compilation <= 2 * (best - compilation) * (1 + 1e-9) + max(stream)
     assert costs.total(compilation) <= 2 * best + max(1, costs.needed_at_once - 2) * compilation
 
 
