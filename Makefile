@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3 python python3.13 python3.12 python3.11 pytho
 	$$p -c '$(SUITABLE)' 2>/dev/null && { echo $$p; break; }; done)
 VENV := .venv/bin/python
 # A module's tests stay in one process: what they prepare is prepared once. Examples in docstrings, the shortest, are last.
-PYTEST := $(VENV) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+PYTEST := $(VENV) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=30 --durations-min=5
 
 .PHONY: demo docs smoke coverage test thorough test-browser test-ports test-gpu stress random-graphs chains lint check-wheel check-jax clean
 
