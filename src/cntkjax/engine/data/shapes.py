@@ -168,7 +168,10 @@ class MinibatchSpace:
         largest = reduce(Need.union, similar, need)
         if largest.is_uniform and all(n.is_uniform for n in similar):
             return self._masked(self._rounded(need) if largest == need else largest)
-        longer = [i for i, n in enumerate(largest.lengths) if all(m.lengths[i].longest < n.longest for m in similar)]
+        longer = [
+            i for i, (n, axis) in enumerate(zip(largest.lengths, self.axes, strict=True))
+            if not axis.exact and all(m.lengths[i].longest < n.longest for m in similar)
+        ]
         lengths = []
         for i, ((longest, total), axis) in enumerate(zip(largest.lengths, self.axes, strict=True)):
             steps = need.lengths[i].longest if axis.exact else ceil(longest * LONGER) if i in longer else longest
@@ -186,7 +189,7 @@ class MinibatchSpace:
     def _with_longer(self, need: Need, axis: int, minibatch: Need) -> Need:
         """With room along an axis for as long sequences as may come, while a minibatch does not cost too much more."""
         most, likely = ROOM_COST * self._work_of(minibatch), bucket(_longest_to_come(minibatch, axis))
-        while not self.axes[axis].exact and (steps := bucket(need.lengths[axis].longest + 1)) <= likely:
+        while (steps := bucket(need.lengths[axis].longest + 1)) <= likely:
             lengths = list(need.lengths)
             lengths[axis] = lengths[axis]._replace(longest=steps)
             longer = need._replace(lengths=tuple(lengths))
