@@ -77,10 +77,10 @@ def test_memory_does_not_grow_over_minibatches_of_varying_lengths():
         return len(jax.live_arrays()), len(gc.get_objects())
 
     train(4)
-    arrays, objects = train(8)
-    arrays_after, objects_after = train(8)
-    assert arrays_after <= arrays + 2
-    assert objects_after <= objects + 50
+    # a leak grows in each round; a program that is compiled in the background only in one
+    arrays, objects = np.diff([train(4) for _ in range(5)], axis=0).min(0)
+    assert arrays <= 2
+    assert objects <= 25
 
 
 def test_samples_of_computed_sequences_are_counted_without_the_network():
