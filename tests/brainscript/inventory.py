@@ -113,7 +113,7 @@ def _networks(blocks: list[Block]) -> Iterator[str]:
 
 def _reason(error: BaseException) -> str:
     """The first line of an error, without places and folders."""
-    line = re.sub(r"^.*?line \d+, column \d+: ", "", str(error).splitlines()[0])
+    line = (error.problem if isinstance(error, ConfigError) else str(error)).splitlines()[0]
     return re.sub(r"(?:\.\.)?(?:/[^\s/'\"]+)+/", "", line).replace("|", "\\|")
 
 

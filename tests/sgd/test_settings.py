@@ -111,7 +111,7 @@ def test_arguments_of_python():
 def test_mistakes(text, place, message):
     with pytest.raises(ConfigError) as error:
         SGD.parse(text)
-    assert place in str(error.value) and message in str(error.value)
+    assert place in str(error.value.place) and message in error.value.problem
 
 
 @pytest.mark.parametrize(("arguments", "message"), [

@@ -136,13 +136,13 @@ class Place:
 
         `chain`: what led here (macros, functions), the innermost first; the includes of the text follow.
         """
-        lines = [f"{self}: {message}", self.excerpt()]
+        lines = [self.excerpt()]
         lines += [f"  in {what}, at {place}" for what, place in chain]
         text = self.original.text
         while text.origin is not None:
             lines.append(f"  in {text.name}, included at {text.origin}")
             text = text.origin.original.text
-        return ConfigError("\n".join(lines))
+        return ConfigError(message, self, "\n".join(lines))
 
 
 def local_path(name: str) -> str:

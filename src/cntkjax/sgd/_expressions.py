@@ -43,14 +43,14 @@ class Names:
     references: Mapping[str, Raw]
     number_of: Callable[[str], float]
 
-    def resolve(self, name: str, at: Raw, place: str) -> Raw:
-        """The text that ``$name$`` stands for. Errors: ConfigError for an unknown name."""
+    def resolve(self, name: str, at: Raw, offset: int = 0) -> Raw:
+        """The text that ``$name$`` stands for, at an offset of a value. Errors: ConfigError for an unknown name."""
         raw = self.references.get(name.lower()) or at.definition(name)
         if raw is None:
             known = [defined for defined, _, _ in at.source.definitions]
             guess = nearest(name, known)
             hint = f"did you mean ${guess}$?" if guess else f"write {name} = ... before the block"
-            raise ConfigError(f"{place}: ${name}$ is not defined; {hint}")
+            raise at.error(f"${name}$ is not defined; {hint}", offset)
         return raw
 
 
@@ -68,11 +68,11 @@ def parse_value(key: Key, raw: Raw, scope: Names) -> Value:
     try:
         value = _parsers[key.kind](key, raw, scope)
     except ConfigError as error:
-        raise ConfigError(f"{error}. {key.name} takes {key.allowed}") from None
+        raise ConfigError(f"{error.problem}. {key.name} takes {key.allowed}", error.place) from None
     numbers = [v for _, v in value.entries] if isinstance(value, Schedule) else [value]
     for number in numbers:
         if isinstance(number, (int, float)) and not _is_allowed(key, number):
-            raise ConfigError(f"{raw.place()}: {key.name} = {raw.text} is out of range. {key.name} takes {key.allowed}")
+            raise raw.error(f"{key.name} = {raw.text} is out of range. {key.name} takes {key.allowed}")
     return value
 
 
@@ -92,15 +92,15 @@ def _text(key: Key, raw: Raw, scope: Names) -> str:
 def expand(raw: Raw, scope: Names, depth: int = 0) -> str:
     """A text without its quotes, and with the values of ``$name$`` in it."""
     if depth > DEPTH:
-        raise ConfigError(f"{raw.place()}: the definition of {raw.text!r} refers to itself; write it out")
+        raise raw.error(f"the definition of {raw.text!r} refers to itself; write it out")
     text = raw.text.strip()
     if text[:1] in ('"', "'"):
         if len(text) < 2 or text[-1] != text[0] or text[0] in text[1:-1]:
-            raise ConfigError(f"{raw.place()}: the quotes of {text} are not closed, or there is more than one text")
+            raise raw.error(f"the quotes of {text} are not closed, or there is more than one text")
         text = text[1:-1]
 
     def value(match: re.Match[str]) -> str:
-        return expand(scope.resolve(match[1], raw, raw.place()), scope, depth + 1)
+        return expand(scope.resolve(match[1], raw), scope, depth + 1)
 
     return _REFERENCE.sub(value, text)
 
@@ -111,13 +111,13 @@ def _choice(key: Key, raw: Raw, scope: Names) -> str:
         if choice.lower() == text.lower():
             return choice
     guess = nearest(text, [choice for choice in key.choices if choice])
-    raise ConfigError(f"{raw.place()}: {key.name} = {raw.text}: " + (f"did you mean {guess}" if guess else "unknown"))
+    raise raw.error(f"{key.name} = {raw.text}: " + (f"did you mean {guess}" if guess else "unknown"))
 
 
 def _flag(key: Key, raw: Raw, scope: Names) -> bool:
     text = expand(raw, scope).lower()
     if text not in ("true", "false"):
-        raise ConfigError(f"{raw.place()}: {key.name} = {raw.text} is neither")
+        raise raw.error(f"{key.name} = {raw.text} is neither")
     return text == "true"
 
 
@@ -137,7 +137,7 @@ def _whole(value: float, key: Key, raw: Raw) -> float:
     if key.kind not in (Kind.INTEGER, Kind.INTEGERS):
         return value
     if not math.isfinite(value) or value != int(value) or abs(value) >= _LARGEST:
-        raise ConfigError(f"{raw.place()}: {key.name} = {raw.text} is {value:g}")
+        raise raw.error(f"{key.name} = {raw.text} is {value:g}")
     return int(value)
 
 
@@ -147,7 +147,7 @@ class _Expression:
     def __init__(self, raw: Raw, scope: Names, depth: int = 0) -> None:
         self._raw, self._scope, self._depth, self._at = raw, scope, depth, 0
         if depth > DEPTH:
-            raise ConfigError(f"{raw.place()}: the definition of {raw.text!r} refers to itself; write it out")
+            raise raw.error(f"the definition of {raw.text!r} refers to itself; write it out")
         self._tokens = list(self._read())
 
     def _read(self) -> list[_Token]:
@@ -169,7 +169,7 @@ class _Expression:
     def _error(self, what: str, at: int | None = None) -> ConfigError:
         if at is None:
             at = self._tokens[self._at].at if self._at < len(self._tokens) else len(self._raw.text)
-        return ConfigError(f"{self._raw.place(at)}: {what}")
+        return self._raw.error(what, at)
 
     def number(self) -> float:
         """The value of the whole text."""
@@ -280,7 +280,7 @@ class _Expression:
             case "number":
                 return float(token.text)
             case "reference":
-                raw = self._scope.resolve(token.text, self._raw, self._raw.place(token.at))
+                raw = self._scope.resolve(token.text, self._raw, token.at)
                 return _Expression(raw, self._scope, self._depth + 1).number()
             case "name":
                 return self._name(token)

@@ -18,7 +18,16 @@ DEPTH = 40  # of nested brackets
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be used. The message has the line and column, the key, and what is allowed."""
+    """A configuration that cannot be used. The message has the line and column, the key, and what is allowed.
+
+    `problem`: the message without the place. `place`: where it is, as ``str(place)`` says; None where no line is wrong,
+    as for a key that is missing. `context`: lines below the message, such as the user's line with a caret.
+    """
+
+    def __init__(self, problem: str, place: object = None, context: str = "") -> None:
+        message = problem if place is None else f"{place}: {problem}"
+        super().__init__(f"{message}\n{context}" if context else message)
+        self.problem, self.place, self.context = problem, place, context
 
 
 @dataclass(frozen=True)
@@ -49,8 +58,8 @@ class ConfigText:
 
         return _QUOTED.sub(blank, self.text)
 
-    def place(self, offset: int) -> str:
-        """Where this offset is, as messages say it."""
+    def place(self, offset: int) -> object:
+        """Where this offset is; its text is what messages say."""
         line = bisect_right(self.lines, offset)
         column = offset - self.lines[line - 1] + 1
         if not self.is_file:
@@ -97,9 +106,13 @@ class Raw:
             " " if masked[i] == " " else self.source.text[i] for i in range(self.begin, self.end)
         ).rstrip()
 
-    def place(self, offset: int = 0) -> str:
+    def place(self, offset: int = 0) -> object:
         """Where an offset of the value is."""
         return self.source.place(self.begin + offset)
+
+    def error(self, problem: str, offset: int = 0) -> ConfigError:
+        """An error at an offset of the value."""
+        return ConfigError(problem, self.place(offset))
 
     def definition(self, name: str) -> Raw | None:
         """The value assigned to a name in the innermost of the blocks around this one."""
@@ -123,7 +136,7 @@ class Assignment:
     """
 
     name: str
-    place: str
+    place: object
     section: tuple[str, ...]
     value: Raw | None
 
@@ -137,8 +150,9 @@ def sgd_block(source: ConfigText) -> tuple[int, int]:
     if not matches:
         return 0, len(source.text)
     if len(matches) > 1:
-        places = "; ".join(source.place(match.start()) for match in matches)
-        raise ConfigError(f"there are {len(matches)} SGD blocks, at {places}: give the text of one of them")
+        first, last = (source.place(match.start()) for match in (matches[0], matches[-1]))
+        problem = f"there are {len(matches)} SGD blocks, the first at {first}: give the text of one of them"
+        raise ConfigError(problem, last)
     begin = matches[0].end()
     return begin, closing(source, begin - 1)
 
@@ -157,7 +171,7 @@ def assignments(source: ConfigText, begin: int, end: int, section: tuple[str, ..
     """
     at, masked = begin, source.masked
     if len(section) > DEPTH:
-        raise ConfigError(f"{source.place(begin)}: more than {DEPTH} nested blocks; close some of them")
+        raise ConfigError(f"more than {DEPTH} nested blocks; close some of them", source.place(begin))
     while True:
         at = _skip(masked, at, end, " \t\r\n;")
         if at >= end:
@@ -166,7 +180,7 @@ def assignments(source: ConfigText, begin: int, end: int, section: tuple[str, ..
         equals = -1 if name is None else _skip(masked, name.end(), end, " \t")
         if name is None or masked[equals : equals + 1] != "=" or equals >= end:
             word = source.text[at:end].split("\n")[0][:20].strip()
-            raise ConfigError(f"{source.place(at)}: expected key = value, not {word!r}; comments begin with #")
+            raise ConfigError(f"expected key = value, not {word!r}; comments begin with #", source.place(at))
         value = _skip(masked, equals + 1, end, " \t")
         bracket = _skip(masked, value, end, " \t\r\n")
         if masked[bracket : bracket + 1] in ("{", "[") and bracket < end:
@@ -177,7 +191,8 @@ def assignments(source: ConfigText, begin: int, end: int, section: tuple[str, ..
             continue
         stop = value_end(source, value, end)
         if not source.text[value:stop].strip():
-            raise ConfigError(f"{source.place(at)}: {name[0]} has no value; write {name[0]} = value, or leave it out")
+            problem = f"{name[0]} has no value; write {name[0]} = value, or leave it out"
+            raise ConfigError(problem, source.place(at))
         yield Assignment(name[0], source.place(at), section, Raw(source, value, stop))
         at = stop
 
@@ -206,15 +221,13 @@ def closing(source: ConfigText, begin: int) -> int:
             continue
         opened = source.text[stack.pop()]
         if match[0] != _CLOSING[opened]:
-            raise ConfigError(
-                f"{source.place(match.start())}: {match[0]} closes a block that {opened} opened; write "
-                f"{_CLOSING[opened]}"
-            )
+            problem = f"{match[0]} closes a block that {opened} opened; write {_CLOSING[opened]}"
+            raise ConfigError(problem, source.place(match.start()))
         if not stack:
             return match.start()
     opened = source.text[stack[-1]]
-    raise ConfigError(f"{source.place(stack[-1])}: the block that {opened} opens here is not closed; add "
-                      f"{_CLOSING[opened]} at its end")
+    problem = f"the block that {opened} opens here is not closed; add {_CLOSING[opened]} at its end"
+    raise ConfigError(problem, source.place(stack[-1]))
 
 
 def _skip(text: str, at: int, end: int, characters: str) -> int:

@@ -29,7 +29,7 @@ class Setting:
 
     key: Key
     value: Value | None
-    origin: str
+    origin: object
 
 
 class BlockSettings:
@@ -99,7 +99,7 @@ class BlockSettings:
         raw = self._raw.get(key.id)
         if key.id in self._resolving:
             assert raw is not None
-            raise ConfigError(f"{raw.place()}: {key.name} refers to itself; write a number")
+            raise raw.error(f"{key.name} refers to itself; write a number")
         self._resolving.append(key.id)
         origin = "default" if raw is None else raw.place()
         if raw is None and key.default is not None:
@@ -133,19 +133,18 @@ class BlockSettings:
     def _check(self) -> None:
         for first, second in _EXCLUSIVE:
             if self[first] is not None and self[second] is not None:
-                places = " and ".join(f"{name} ({self._settings[name].origin})" for name in (first, second))
-                raise ConfigError(f"{places} exclude each other: give one of them")
+                other, place = self._settings[first].origin, self._settings[second].origin
+                raise ConfigError(f"{second} and {first} ({other}) exclude each other: give one of them", place)
         kind = self["gradUpdateType"]
         if self["useNAG"] and kind not in ("", "none"):
-            origin = self._settings["useNAG"].origin
-            raise ConfigError(f"{origin}: useNAG = true is for plain gradients, not for gradUpdateType = {kind}: "
-                              "leave out one of them")
+            problem = f"useNAG = true is for plain gradients, not for gradUpdateType = {kind}: leave out one of them"
+            raise ConfigError(problem, self._settings["useNAG"].origin)
         for low, high in (("rms_wgt_min", "rms_wgt_max"), ("minibatchSize", "minibatchSizeTuningMax")):
             is_used = kind == "rmsProp" if low.startswith("rms") else self["autoAdjustMinibatch"]
             least = max(v for _, v in self[low].entries) if isinstance(self[low], Schedule) else self[low]
             if is_used and least > self[high]:
-                raise ConfigError(f"{self._settings[high].origin}: {high} = {self[high]:g} is smaller than {low} = "
-                                  f"{least:g} ({self._settings[low].origin}): give a larger one")
+                raise ConfigError(f"{high} = {self[high]:g} is smaller than {low} = {least:g} "
+                                  f"({self._settings[low].origin}): give a larger one", self._settings[high].origin)
 
     # ---- description
     def describe(self) -> str:
@@ -167,7 +166,7 @@ class BlockSettings:
         return "\n".join(lines)
 
     def _note(self, setting: Setting) -> str:
-        name, note = setting.key.name, setting.origin
+        name, note = setting.key.name, str(setting.origin)
         if setting.value is None and name == "learningRatesPerSample" and self.rates is not None:
             note += f"; from learningRatesPerMB: {shown(self.rates)}"
         if setting.value is None and name == "momentumAsTimeConstant" and any(c for _, c in self.momentum.entries):
@@ -250,8 +249,8 @@ def _written(name: str, value: Any) -> str:
     if isinstance(value, numbers.Real):
         number = int(value) if isinstance(value, numbers.Integral) else float(value)
         return "(infinity)" if math.isinf(number) and number > 0 else repr(number)
-    raise ConfigError(f"argument {name}: {value!r} of type {type(value).__name__} is no value of a key; give a number, "
-                      "a text or a list by epoch")
+    raise ConfigError(f"{value!r} of type {type(value).__name__} is no value of a key; give a number, a text or a list "
+                      "by epoch", f"argument {name}")
 
 
 def _item(name: str, item: Any) -> str:
@@ -264,7 +263,7 @@ def _item(name: str, item: Any) -> str:
 def _by_key(given: Iterable[Assignment]) -> dict[str, Raw]:
     """The given values by the ids of their keys. A key in a block is inherited by the blocks inside it."""
     raw: dict[str, Raw] = {}
-    places: dict[str, tuple[int, str]] = {}  # how deep the value stands, and where
+    places: dict[str, tuple[int, object]] = {}  # how deep the value stands, and where
     for assignment in given:
         section = _section(assignment)
         if assignment.value is None or assignment.value.text.strip() == "...":
@@ -272,7 +271,8 @@ def _by_key(given: Iterable[Assignment]) -> dict[str, Raw]:
         for key in _keys(assignment, section):
             depth, place = places.get(key.id, (-1, ""))
             if depth == len(section):
-                raise ConfigError(f"{assignment.place}: {key.name} is given twice, first at {place}: leave out one")
+                problem = f"{key.name} is given twice, first at {place}: leave out one"
+                raise ConfigError(problem, assignment.place)
             if depth < len(section):
                 raw[key.id], places[key.id] = assignment.value, (len(section), assignment.place)
     return raw
@@ -286,14 +286,14 @@ def _section(assignment: Assignment) -> tuple[str, ...]:
             return section
     name = names[-1]
     if any(key.name.lower() == name.lower() for key in KEYS):
-        raise ConfigError(f"{assignment.place}: {name} takes a value, not a block: write {name} = value")
+        raise ConfigError(f"{name} takes a value, not a block: write {name} = value", assignment.place)
     blocks = {section[-1]: section[-2] if len(section) > 1 else "SGD" for section in SECTIONS if section}
     guess = nearest(name, blocks)
     hint = f"did you mean {guess}?" if guess else f"the blocks are {', '.join(blocks)}"
     if guess and guess.lower() == name.lower():
         around = names[-2] if len(names) > 1 else "SGD"
         name, hint = f"{guess} in {around}", f"it belongs in {blocks[guess]}"
-    raise ConfigError(f"{assignment.place}: there is no block {name}; {hint}")
+    raise ConfigError(f"there is no block {name}; {hint}", assignment.place)
 
 
 def _keys(assignment: Assignment, section: tuple[str, ...]) -> Sequence[Key]:
@@ -306,12 +306,12 @@ def _keys(assignment: Assignment, section: tuple[str, ...]) -> Sequence[Key]:
     elsewhere = [key for key in KEYS if key.name.lower() == name.lower()]
     if elsewhere:
         belongs = " or ".join(key.section[-1] if key.section else "SGD" for key in elsewhere)
-        raise ConfigError(f"{assignment.place}: {block} has no key {name}: it belongs in {belongs}")
+        raise ConfigError(f"{block} has no key {name}: it belongs in {belongs}", assignment.place)
     if any(part and part[-1].lower() == name.lower() for part in SECTIONS):
-        raise ConfigError(f"{assignment.place}: {name} is a block: write {name} = {{ ... }}")
+        raise ConfigError(f"{name} is a block: write {name} = {{ ... }}", assignment.place)
     guess = nearest(name, [key.name for key in allowed])
     hint = f"did you mean {guess}?" if guess else f"its keys are {', '.join(key.name for key in allowed)}"
-    raise ConfigError(f"{assignment.place}: {block} has no key {name}; {hint}")
+    raise ConfigError(f"{block} has no key {name}; {hint}", assignment.place)
 
 
 def is_key(name: str) -> bool:

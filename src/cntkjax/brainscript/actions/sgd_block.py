@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from ...parallel import workers
 from ...sgd._text import Assignment, ConfigText, Raw, as_raw
@@ -16,7 +16,6 @@ from ..source import ConfigError, Place, Text
 from .parallel_lines import is_parallel
 
 _BLOCKS = {section[-1].lower(): section for section in SECTIONS if section}
-_PLACED = re.compile(r"(.*?), line (\d+), column (\d+): (.*)", re.DOTALL)
 _NOT_INHERITED = ("tracelevel",)  # of the package's own messages
 _OTHER_NAMES = {  # that public configurations have: the key, and its value
     **dict.fromkeys(("blockSizePerWorker", "syncPeriod", "syncFrequencyInFrames"), ("blockSize", "({}) * #workers")),
@@ -50,41 +49,17 @@ def settings_of(block: Block, model_path: str, log: Log, pieces: int = 0) -> Blo
             name = key.name.lower()
             value = None if name in _NOT_INHERITED or name in names else sgd.outer.get(key.name)
             if value is not None and value.content[:1] not in ("[", "{"):
-                around[name] = raw(value)
+                around[name] = _raw(value)
     precision = block.get("precision")
-    references = {} if precision is None else {"precision": raw(precision)}
+    references = {} if precision is None else {"precision": _raw(precision)}
     try:
         settings = BlockSettings(given, references=references, around=around)
     except ConfigError as error:
-        raise _with_line(error, sgd) from error
+        raise error.place.error(error.problem) if isinstance(error.place, Place) else error from None
     if settings["useBufferedAsyncGradientAggregation"]:
         log.warn("useBufferedAsyncGradientAggregation = true: gradients are used in their own minibatch here. CNTK "
                  "used them later, by a rule that is published nowhere")
     return settings
-
-
-def _with_line(error: ConfigError, sgd: Block) -> ConfigError:
-    """The error with the user's line, if it is about a value in or around the block."""
-    match = _PLACED.match(str(error))
-    if match is None:
-        return error
-    name, line, column = match[1], int(match[2]), int(match[3])
-    values = [place for scope in sgd.scopes() for place in _values(scope) if str(place).startswith(f"{name}, line ")]
-    before = [place for place in values if place.line == line and place.column <= column]
-    if not before:
-        return error
-    nearest = max(before, key=lambda place: place.column)
-    return nearest.text.at(nearest.offset + column - nearest.column).error(match[4])
-
-
-def _values(block: Block) -> Iterator[Place]:
-    """Where the values of a block, and of those inside it that belong to SGD, begin."""
-    for entry in block:
-        inner = block.block(entry.name) if entry.is_block and entry.name.lower() in _BLOCKS else None
-        if inner is not None:
-            yield from _values(inner)
-        elif not entry.is_block:
-            yield block.expanded(entry).at(0).original
 
 
 def _assignments(block: Block, section: tuple[str, ...], log: Log) -> Iterator[Assignment]:
@@ -100,12 +75,12 @@ def _assignments(block: Block, section: tuple[str, ...], log: Log) -> Iterator[A
             yield from _assignments(inner, _BLOCKS[name], log)
         elif not entry.is_block and any(key.name.lower() == name for key in KEYS):
             belongs = any(key.name.lower() == name and key.section[: len(section)] == section for key in KEYS)
-            value = raw(block.expanded(entry))
-            yield Assignment(entry.name, str(entry.place), section if belongs else (), value)
+            yield Assignment(entry.name, entry.place, section if belongs else (), _raw(block.expanded(entry)))
         elif other := next((other for each, other in _OTHER_NAMES.items() if each.lower() == name), None):
-            value, (key, written) = raw(block.expanded(entry)), other
-            text = _time_constants(block.numbers(entry.name)) if name == "momentumpersample" else value.text
-            yield Assignment(key, str(entry.place), section, as_raw(written.format(text), value.place()))
+            key, written = other
+            if name == "momentumpersample":
+                written = _time_constants(block.numbers(entry.name))
+            yield Assignment(key, entry.place, section, _raw(block.expanded(entry), written))
 
 
 def _time_constants(momenta: list[float]) -> str:
@@ -113,12 +88,22 @@ def _time_constants(momenta: list[float]) -> str:
     return ":".join(repr(-1 / math.log(m)) if 0 < m < 1 else "0" for m in momenta)
 
 
-def raw(text: Text) -> Raw:
-    """A value with its place, as the parser of SGD blocks takes it."""
-    place = text.at(0).original
-    content = text.without_comments().strip()
-    source = ConfigText(f"{place.text.name}, line {place.line}", " " * (place.column - 1) + content, is_file=False)
-    return Raw(source, place.column - 1, len(source.text))
+@dataclass(frozen=True)
+class _Value(ConfigText):
+    """The text of a value, with its places in the configuration. `value`: where it stands there."""
+
+    value: Text = field(kw_only=True)
+
+    def place(self, offset: int) -> Place:
+        """Where this offset is."""
+        return self.value.at(offset)
+
+
+def _raw(text: Text, written: str = "{}") -> Raw:
+    """A value with its places, as the parser of SGD blocks takes it; `written`: what its text is part of there."""
+    content = written.format(text.without_comments())
+    begin = len(content) - len(content.lstrip())
+    return Raw(_Value(text.name, content, is_file=False, value=text), begin, len(content))
 
 
 def _quoted(value: str) -> str:
