@@ -11,9 +11,11 @@ recorded numbers from the JSON file in $CNTKJAX_RECORDED:
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,7 +33,7 @@ class Case:
     """A recorded test: its configuration, the folder of its data, further arguments, and how far losses may differ.
 
     `tolerance`: relative; some were recorded on another machine, or with other normal numbers. `log`: the recorded log,
-    if it is in the public tree only.
+    if it is in the public tree only. `made`: a word list whose text file is too large for the tree, and is made anew.
     """
 
     test: str
@@ -42,6 +44,7 @@ class Case:
     workers: int = 1
     epochs: int = 100  # that are compared
     log: str = ""
+    made: str = ""
 
 
 _SLU = f"{_TESTS}/Examples/Text/Miscellaneous/SLU"
@@ -70,6 +73,11 @@ CASES = (
     Case("Examples/Text/SLU", f"{_SLU}/Config/rnnlu.cntk", f"{_TESTS}/Text/SLU",
          ("ExpDir=$RunDir$", "OutDir=$RunDir$", "LSTM=[SGD=[maxEpochs=10]]"), 1e-5, epochs=10,
          log=f"{_SLU}/baseline.cpu.txt"),
+    Case("Examples/Text/G2P", "Examples/SequenceToSequence/CMUDict/BrainScript/G2P.cntk",
+         "Examples/SequenceToSequence/CMUDict/Data",
+         ("command=train:write", "modelPath=$RunDir$/G2P.dnn", "decodeModelPath=$RunDir$/G2P.dnn",
+          "train=[epochSize=500;SGD=[maxEpochs=1]]", "validFile=tiny.ctf", "testFile=tiny.ctf", "write=[outputPath=-]"),
+         2e-6, made="cmudict-0.7b.train-dev-20-21"),
 )
 
 
@@ -111,39 +119,66 @@ def run(config: Path, data: Path, folder: Path, workers: int, arguments: Sequenc
 
 def log_of(case: Case, folder: str) -> str:
     """What the command logs."""
-    log, status = run(PUBLIC / case.config, PUBLIC / case.data, Path(folder), case.workers, case.arguments)
+    data = PUBLIC / case.data
+    if case.made:
+        shutil.copytree(data, Path(folder) / "data")
+        data = Path(folder) / "data"
+        make_text(data, case.made)
+    log, status = run(PUBLIC / case.config, data, Path(folder), case.workers, case.arguments)
     return log if status == 0 else f"{log}\nexit status {status}"
 
 
-def epochs_in(log: str) -> list[dict[str, float]]:
-    """The averages of each epoch's criteria, on training data."""
-    lines = re.findall(r"Finished Epoch\[[^]]*\]: \[Training\] (.*?); totalSamplesSeen", log)
-    return [{name: float(value) for name, value in re.findall(r"([\w.]+) = ([\d.e+-]+) \*", line)} for line in lines]
+def make_text(folder: Path, words: str) -> None:
+    """Write letters and phonemes of a list of words in CNTK's text format, as the smaller files of G2P have them."""
+    numbers = {symbol: i for i, symbol in enumerate((folder / "cmudict-0.7b.mapping").read_text().split("\n"))}
+    with open(folder / f"{words}.ctf", "w") as file:
+        for sequence, line in enumerate((folder / words).read_text().splitlines()):
+            word, *phonemes = line.split()
+            streams = (["<s>", *word, "</s>"], ["<s>", *(f"~{each}" for each in phonemes), "</s>"])
+            for symbols in itertools.zip_longest(*streams):
+                cells = [f"|S{i} {numbers[each]}:1 |# {each}" for i, each in enumerate(symbols) if each]
+                file.write("\t".join([str(sequence), *cells, *([] if len(cells) > 1 else [""])]) + "\n")
 
 
-def recorded(case: Case) -> list[dict[str, float]]:
+def lines_in(log: str) -> dict[str, list[dict[str, float]]]:
+    """The averages of each epoch's criteria on Training and Validate data, and those of Final Results."""
+    found: dict[str, list[dict[str, float]]] = {"Training": [], "Validate": [], "Final": []}
+    pattern = r"Finished Epoch\[[^]]*\]: \[(\w+)\] (.*)|(Final) Results: Minibatch\[[^]]*\]: (.*)"
+    for of_epoch, averages, final, results in re.findall(pattern, re.split("=== (?:Deleting|Re-running)", log)[0]):
+        values = re.findall(r"([\w.]+) = ([\d.e+-]+)(%?) \*", averages or results)
+        found[of_epoch or final].append({name: float(v) / (100 if percent else 1) for name, v, percent in values})
+    return found
+
+
+def recorded(case: Case) -> dict[str, list[dict[str, float]]]:
     """The same of Microsoft's log, of the first run."""
     if case.log:
-        return epochs_in((PUBLIC / case.log).read_text(errors="replace"))
-    commands = json.loads(RECORDED.read_text())[case.test]["runs"][0]["commands"]
-    return [
-        {name: value[0] for name, value in epoch.items() if isinstance(value, list)}
-        for command in commands for epoch in command.get("epochs", ()) if epoch["set"] == "Training"
-    ]
+        return lines_in((PUBLIC / case.log).read_text(errors="replace"))
+    lines: dict[str, list[dict[str, float]]] = {"Training": [], "Validate": [], "Final": []}
+    for command in json.loads(RECORDED.read_text())[case.test]["runs"][0]["commands"]:
+        epochs, finals = command.get("epochs", ()), command.get("final") or ()
+        for what, line in [*((epoch["set"], epoch) for epoch in epochs), *(("Final", final) for final in finals)]:
+            lines[what].append({name: value[0] for name, value in line.items() if isinstance(value, list)})
+    return lines
 
 
 def differences(case: Case) -> list[str]:
     """How the log differs from the recorded one."""
     with tempfile.TemporaryDirectory() as folder:
         log = log_of(case, folder)
-    found, expected = epochs_in(log), recorded(case)[: case.epochs]
+    expected = recorded(case)
+    return [line for what, lines in expected.items() for line in _different(case, what, lines[: case.epochs], log)]
+
+
+def _different(case: Case, what: str, expected: list[dict[str, float]], log: str) -> list[str]:
+    found = lines_in(log)[what]
     if len(found) < len(expected):
-        return [f"{case.test}: {len(found)} of {len(expected)} epochs\n{log[-1500:]}"]
+        return [f"{case.test}: {len(found)} of {len(expected)} lines of {what}\n{log[-1500:]}"]
     return [
-        f"{case.test}, epoch {number}: {name} = {epoch.get(name)} instead of {value}"
-        for number, (epoch, wanted) in enumerate(zip(found, expected, strict=False), 1)
+        f"{case.test}, {what} {number}: {name} = {line.get(name)} instead of {value}"
+        for number, (line, wanted) in enumerate(zip(found, expected, strict=False), 1)
         for name, value in wanted.items()
-        if abs(epoch.get(name, float("inf")) - value) > case.tolerance * max(abs(value), 0.1)
+        if abs(line.get(name, float("inf")) - value) > case.tolerance * max(abs(value), 0.1)
     ]
 
 

@@ -94,6 +94,24 @@ def test_momentum_counts_the_steps_of_sequences_with_one_label_each():
     np.testing.assert_allclose(loss.parameters[0].value.ravel(), w, rtol=1e-5)
 
 
+def test_momentum_of_fsadagrad_counts_the_samples_of_the_loss():
+    """As CNTK's log of the example G2P shows: with time steps its second minibatch is off by 2e-4."""
+    def loss():
+        x, y = C.sequence.input_variable(3, name="x"), C.input_variable(1, name="y")
+        return C.squared_error(C.sequence.last(C.times(x, C.parameter((3, 1), init=0))), y)
+
+    block, model = loss(), loss()
+    rows, targets = [X[:3], X[3:5]], Y[:2]
+    SGD(maxEpochs=3, minibatchSize=5, momentumAsTimeConstant=4, gradUpdateType="fsAdaGrad", **RATE).train(
+        block, (rows, targets), progress_writers=[]
+    )
+    rate, momentum = C.learning_parameter_schedule_per_sample(0.01), C.momentum_as_time_constant_schedule(4)
+    trainer = C.Trainer(None, (model, None), [C.fsadagrad(model.parameters, rate, momentum)])
+    for _ in range(3):
+        trainer.train_minibatch(dict(zip(model.arguments, (rows, targets), strict=True)))
+    np.testing.assert_allclose(block.parameters[0].value, model.parameters[0].value, rtol=1e-6)
+
+
 @pytest.mark.parametrize(("block", "learner"), [
     ({}, lambda p, r: C.sgd(p, r)),
     ({"gradUpdateType": "None", "momentumPerMB": 0.5},

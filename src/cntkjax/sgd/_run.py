@@ -89,7 +89,9 @@ class BlockRun:
         self._validate = validate or (None if self._cv is None else self._tested)
         self._history = History()
         self._reader = shared(self._source)
-        if counts_labels(loss, self._inputs) or begins_anew(self._source):
+        # momentum counts time steps, but that of fsAdaGrad samples of the loss: CNTK's log of G2P
+        counts_steps = settings["gradUpdateType"] != "fsAdaGrad"
+        if counts_steps and (counts_labels(loss, self._inputs) or begins_anew(self._source)):
             sums = settings["parallelizationMethod"] == "dataParallelSGD"
             self._reader = StepCounter(self._reader, self._inputs, self._count_steps, sums)
 

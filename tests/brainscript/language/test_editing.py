@@ -189,7 +189,7 @@ def test_a_greedy_decoder_feeds_back_its_own_output(model):
     labels, start = np.eye(4, dtype=np.float32)[[0, 2, 1, 3, 0, 1]], np.eye(4, dtype=np.float32)[[1] * 6]
     given = {v: [labels if v.name == "labels" else start] for v in decode.arguments}
     (found,) = decode.eval(given)
-    h, history, expected = np.zeros(4), start[0], []
+    h, history, expected = np.full(4, 0.1), start[0], []
     for _ in labels:
         h = np.tanh(history @ W + h @ U)
         expected.append((h @ W).argmax())
@@ -218,7 +218,7 @@ SEARCHED = """
 
 def best_sequence(W, U, V, start, length, depth):
     """The best of the sequences that a beam keeps, with NumPy."""
-    paths = [(0.0, [], np.zeros(4))]
+    paths = [(0.0, [], np.full(4, 0.1))]
     for _ in range(length):
         found = []
         for score, words, state in paths:

@@ -41,6 +41,22 @@ def test_a_loop_through_a_delay_sums_over_time():
     np.testing.assert_array_equal(np.ravel(result), [6, 5])
 
 
+def test_delays_begin_with_the_value_that_cntk_takes():
+    """BS.Loop.Previous and Next with 0.1, as its log of the example G2P shows; layers and counts with 0."""
+    network = build("""
+        x = Input {1}
+        previous = BS.Loop.Previous (x)
+        next = BS.Loop.Next (x)
+        layer = DelayLayer {} (x)
+        count = BS.Loop.Count (x)
+    """)
+    nodes = [network.nodes[name] for name in ("previous", "next", "layer", "count")]
+    function = C.combine([node.owner for node in nodes])
+    values = function.eval({network.nodes["x"]: [np.array([[5], [6]], np.float32)]})
+    computed = [np.ravel(values[output]).tolist() for output in function.outputs]
+    np.testing.assert_allclose(computed, [[0.1, 5], [6, 0.1], [0, 5], [1, 2]])
+
+
 def test_a_loop_whose_shape_grows_is_an_error_with_its_place():
     with pytest.raises(ConfigError, match=r"line 2, column 5: Tanh 'h': the shapes .* do not converge"):
         build("x = Input {1}\nh = Tanh (x + SplitDimension (BS.Loop.Previous (h), 1, 1))")
