@@ -23,6 +23,18 @@ def test_simple2d_gives_the_recorded_numbers():
     assert run_public.differences(run_public.CASES[0]) == []
 
 
+@pytest.mark.parametrize(("model", "errors", "loss"), [
+    ("slu.forward.nobn.cmf", 0.02922, 0.14306181), ("slu.forward.backward.cmf", 0.0183, 0.11924878),
+])
+def test_models_of_microsoft_tag_slots_as_its_tutorial_says(model, errors, loss, tmp_path):
+    """Source: the page Hands-On-Labs-Language-Understanding."""
+    folder = run_public.PUBLIC / "Tutorials/SLUHandsOn"
+    arguments = ["command=TestTagger", f"modelPath={folder}/{model}"]
+    log, status = run_public.run(folder / "SLUHandsOn.cntk", folder, tmp_path, 1, arguments)
+    (final,) = run_public.lines_in(log)["Final"]
+    assert status == 0 and final["ce"] == pytest.approx(loss, rel=1e-6) and round(final["errs"], 5) == errors
+
+
 def test_the_graph_of_a_public_network_is_that_of_cntk():
     folder = run_public.PUBLIC / "Tests/EndToEndTests/Speech/DNN"
     block = load([f"configFile={folder}/cntk.cntk", "DeviceId=-1", "RunDir=."]).block("speechTrain")
