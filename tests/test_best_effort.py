@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ from cntkjax.engine.run import compiling, prices, quick_starts
 from cntkjax.engine.run.program_cache import programs
 from cntkjax.engine.train import step
 from cntkjax.engine.xla import background, private_names
-from cntkjax.engine.xla.platform import lowering_for
+from cntkjax.engine.xla.platform import LOWERINGS, lowering_for
 from cntkjax.graph.proxy import unwrap
 from cntkjax.io import _kept_index
 from cntkjax.train import _expected
@@ -139,6 +140,15 @@ def evaluations(folder):
     return [float(y.eval({x: initial((4, 2), i)}).sum()) for i in range(24)]
 
 
+def convolutions_by_onednn(folder):
+    """Values of a network whose convolutions oneDNN computes."""
+    x = C.input_variable((1, 4, 4))
+    y = C.convolution(C.parameter(init=initial((2, 1, 3, 3), 0)), x)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(LOWERINGS, "cpu", replace(LOWERINGS["cpu"], onednn=True))
+        return [float(y.eval({x: initial((2, 1, 4, 4), i)}).sum()) for i in range(3)]
+
+
 def train(trainer, data):
     trainer.train_minibatch(data)
     return trainer.previous_minibatch_loss_average
@@ -148,7 +158,7 @@ SCENARIOS = {
     f.__name__: f
     for f in (
         truncated_training, training_on_many_lengths, training_for_a_gpu, training_of_two_networks,
-        training_with_a_test, evaluations, reading,
+        training_with_a_test, evaluations, convolutions_by_onednn, reading,
     )
 }
 

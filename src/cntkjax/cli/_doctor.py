@@ -26,6 +26,7 @@ OPTIONAL = (  # distribution, module, purpose, extra
     ("pillow", "PIL", "images", "images"),
     ("opencv-python-headless", "cv2", "images", "images"),
     ("mpi4py", "mpi4py", "training over several processes", "mpi"),
+    ("onednn-cpu-gomp", "numba", "convolutions by oneDNN with CNTKJAX_ONEDNN=1", "onednn"),
     ("tensorboardX", "tensorboardX", "TensorBoardProgressWriter", "tensorboard"),
     ("matplotlib", "matplotlib", "pictures of graphs", "plot"),
 )

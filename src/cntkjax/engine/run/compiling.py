@@ -17,6 +17,7 @@ from ..._best_effort import BestEffort
 from ..._typing import PyTree
 from ..._user_code import user_line
 from ..lower.boundaries import bounded
+from ..onednn.rewriting import rewrite
 from ..xla import autotuning
 from ..xla.allocator import count_program
 from ..xla.compiler import (
@@ -31,6 +32,7 @@ from ..xla.descriptions import NoDescription, digest
 from ..xla.fork_guard import check_not_forked
 from ..xla.memory import Needs, needs
 from ..xla.nvidia import warn_of_unused_gpus
+from ..xla.platform import lowering
 from ..xla.private_names import available, c_function, called_functions, forget_traces
 from ..xla.versions import double_precision, option, options
 from ..xla.work import elements, largest_sum, operations
@@ -54,6 +56,7 @@ Inputs: TypeAlias = tuple[PyTree, ...]
 _DESCRIBING = BestEffort("describe a program", "it is compiled in each process")
 _CHOOSING = BestEffort("choose the options of a program by its size", "it is compiled with those of all programs")
 _BOUNDING = BestEffort("store values that kernels would repeat", "a deep program takes longer to compile")
+_REWRITING = BestEffort("compute convolutions by oneDNN", "XLA computes them")
 _OPTIMIZING = BestEffort("compile with options that suit this package", "it is compiled with XLA's own")
 _CALLING = BestEffort("call an executable without Python in between", "jax.jit calls and compiles it")
 _REPORTING = BestEffort("report what is compiled", "nothing is said of it")
@@ -178,6 +181,8 @@ class Compiler:
         traced = _BOUNDING.attempt(self._bounded, traced, inputs, otherwise=traced)
         options, runs = _CHOOSING.attempt(self._chosen_options, traced.jaxpr.jaxpr, quickly, otherwise=({}, 0))
         lowered = traced.lower()
+        if lowering().onednn:
+            _REWRITING.attempt(rewrite, lowered)
         program = key_of_program(lowered, inputs, options)
         executable = program and load_program(program, inputs, lowered.out_tree, called_functions(lowered))
         is_stored = bool(executable)

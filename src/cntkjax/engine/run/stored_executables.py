@@ -21,6 +21,7 @@ import numpy as np
 
 from ..._best_effort import BestEffort
 from ..._typing import PyTree
+from ..onednn import registration as onednn
 from ..xla.background import storing
 from ..xla.cache import Store, store
 from ..xla.compiler import compiler_options, quick_options, small_options
@@ -122,7 +123,10 @@ def _load_program(
         return None
     in_tree = jax.tree.structure((inputs, {}))
     devices = _devices(jax.tree.leaves(inputs)) or [default_device()]
-    compiled = deserialized(zlib.decompress(data[_SECONDS.size :]), devices, in_tree, outputs, called)
+    content = zlib.decompress(data[_SECONDS.size :])
+    if onednn.TARGET.encode() in content:
+        onednn.library()  # before XLA looks for it
+    compiled = deserialized(content, devices, in_tree, outputs, called)
     return Stored(compiled, *_SECONDS.unpack_from(data))
 
 
