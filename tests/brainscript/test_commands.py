@@ -2,6 +2,7 @@
 
 import math
 import re
+import resource
 
 import numpy as np
 import pytest
@@ -172,7 +173,7 @@ def test_output_formats(run, tmp_path):
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (["command=Tran"], "command = Tran: there is no block Tran; did you mean Train?"),
+    (["command=Tran"], "column 9: command = Tran: there is no block Tran; did you mean Train?\n  command=Tran\n"),
     (["Train=[action=trian]"], "there is no action trian; did you mean train?"),
     (["Train=[SGD=[maxEpochs=x]]"], "'x' is no number. maxEpochs takes a whole number"),
     (["reader=[readerType=UCIFastReader]"], "UCIFastReader is not supported: convert the data to CNTK's text format"),
@@ -189,12 +190,22 @@ def test_output_formats(run, tmp_path):
     (["b.cntk"], "b.cntk is no key = value; a file is given by configFile=b.cntk"),
     (["--version"], "--version is no key = value; cntk --help shows how"),
     (["deviceId=GPX"], "there is no device gpx; deviceId = -1 is the CPU"),
-    (["reader=[file=nowhere.ctf]"], "nowhere.ctf"),
+    (["reader=[file=nowhere.ctf]"], "column 14: there is no file nowhere.ctf; relative names are those in "),
     (["Train=[SimpleNetworkBuilder=[layerTypes=Sigmod]]"], "RectifiedLinear; did you mean Sigmoid?"),
 ])
 def test_mistakes(run, arguments, message):
     status, log = run(*arguments)
     assert status == 1 and message in log and "Traceback" not in log
+
+
+def test_a_network_that_does_not_fit_into_memory_is_an_error(run):
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (2**38, limits[1]))  # so that no machine tries it
+    try:
+        status, log = run("command=Train", "Train=[SimpleNetworkBuilder=[layerSizes=2:100000000000:2]]")
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+    assert status == 1 and "EXCEPTION occurred: " in log and "Unable to allocate" in log
 
 
 @pytest.mark.parametrize(("old", "new", "message"), [

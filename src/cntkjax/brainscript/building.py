@@ -72,7 +72,7 @@ class Builder:
             self.built[id(node)] = _variable(self._call(node, inputs))
         except ConfigError:
             raise
-        except (ValueError, TypeError, RuntimeError, IndexError, OSError, AttributeError, KeyError) as error:
+        except (ValueError, TypeError, RuntimeError, LookupError, OSError, AttributeError, MemoryError) as error:
             raise node.error(_first_lines(error)) from error
 
     def _call(self, node: NetNode, inputs: list[Any]) -> Any:

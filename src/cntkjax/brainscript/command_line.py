@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0 if given else 2
     try:
         run(given)
-    except (ConfigError, OSError, RuntimeError, ValueError, TypeError, ImportError) as error:
+    except (ConfigError, OSError, RuntimeError, ValueError, TypeError, ImportError, MemoryError) as error:
         print(f"EXCEPTION occurred: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -35,8 +35,8 @@ _UNSUPPORTED = (
 
 def run_commands(root: Block, log: Log) -> None:
     """Run what ``command`` lists. Errors: ConfigError for a command or action that there is not."""
-    commands = root.array("command")
-    if not commands:
+    listed, commands = root.get("command"), root.array("command")
+    if listed is None or not commands:
         raise ConfigError("the configuration has no command: write command = NAME, or command=NAME on the command line")
     log.line(f"Commands: {' '.join(commands)}")
     log.line(f'precision = "{root.text("precision", "float")}"')
@@ -44,8 +44,9 @@ def run_commands(root: Block, log: Log) -> None:
         if name not in root:
             names = [entry.name for entry in root if entry.is_block]
             guess = nearest(name, names)
-            raise ConfigError(f"command = {name}: there is no block {name}; " + (
-                f"did you mean {guess}?" if guess else f"the blocks are {', '.join(names)}"))
+            known = f"the blocks are {', '.join(names)}" if names else f"write {name} = [ action = ... ]"
+            hint = f"did you mean {guess}?" if guess else known
+            raise listed.at(0).error(f"command = {name}: there is no block {name}; {hint}")
     for name in commands:
         block = root.block(name)
         assert block is not None

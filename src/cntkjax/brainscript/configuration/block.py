@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Iterable, Iterator
 
@@ -164,6 +165,14 @@ class Block:
     def file(self, name: str, default: str | None = None) -> str:
         """A text that is the name of a file; see `local_path`. Errors: those of `text`."""
         return local_path(self.text(name, default))
+
+    def existing_file(self, name: str) -> str:
+        """The same of a file that is read. Errors: ConfigError too if it is not there."""
+        path, value = self.file(name), self.get(name)
+        if value is not None and not os.path.exists(path):
+            folder = "" if os.path.isabs(path) else f"; relative names are those in {os.getcwd()}"
+            raise value.at(0).error(f"there is no file {path}{folder}")
+        return path
 
     def missing(self, name: str) -> ConfigError:
         """The error for a key that is needed."""

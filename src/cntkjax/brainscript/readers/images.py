@@ -18,17 +18,17 @@ def image_reader(block: Block) -> Sequence[Any]:
         stream = block.block(entry.name) if entry.is_block else None
         if stream is not None:
             streams[entry.name] = _label(stream) or _image(stream, [_crop(stream), _scale(stream), *_mean(stream)])
-    return [ImageDeserializer(block.file("file"), StreamDefs(**streams))]
+    return [ImageDeserializer(block.existing_file("file"), StreamDefs(**streams))]
 
 
 def image_deserializer(block: Block) -> Sequence[Any]:
     """The deserializer of an ImageDeserializer block."""
-    return [ImageDeserializer(block.file("file"), _streams(block))]
+    return [ImageDeserializer(block.existing_file("file"), _streams(block))]
 
 
 def base64_deserializer(block: Block) -> Sequence[Any]:
     """The deserializer of a Base64ImageDeserializer block."""
-    return [Base64ImageDeserializer(block.file("file"), _streams(block))]
+    return [Base64ImageDeserializer(block.existing_file("file"), _streams(block))]
 
 
 def _streams(block: Block) -> StreamDefs:
@@ -90,7 +90,7 @@ def _scale(block: Block) -> Any:
 
 
 def _mean(block: Block) -> list[Any]:
-    return [transforms.mean(block.file("meanFile"))] if block.file("meanFile", "") else []
+    return [transforms.mean(block.existing_file("meanFile"))] if block.file("meanFile", "") else []
 
 
 def _color(block: Block) -> Any:

@@ -38,7 +38,7 @@ def label_deserializers(block: Block) -> Sequence[Any]:
 def lattice_deserializers(block: Block) -> Sequence[Any]:
     """The deserializers of a LatticeDeserializer block."""
     return [
-        LatticeDeserializer(stream.file("latticeIndexFile"), StreamDefs(**{stream.name: StreamDef()}))
+        LatticeDeserializer(stream.existing_file("latticeIndexFile"), StreamDefs(**{stream.name: StreamDef()}))
         for stream in _inputs(block)
     ]
 
@@ -72,7 +72,7 @@ def _deserializer(stream: Block) -> list[Any]:
 
 def _features(stream: Block) -> Any:
     """Features, with as many frames beside each as ``dim`` has room for."""
-    script, width = stream.file("scpFile"), stream.integer("dim")
+    script, width = stream.existing_file("scpFile"), stream.integer("dim")
     if "contextWindow" in stream:
         left, *more = stream.integers("contextWindow")
         context = left, more[0] if more else left

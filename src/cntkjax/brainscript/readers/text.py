@@ -26,7 +26,7 @@ def text_deserializer(block: Block) -> Sequence[Any]:
             is_sparse=stream.choice("format", ("dense", "sparse"), "dense") == "sparse",
             defines_mb_size=stream.flag("definesMBSize", False),
         )
-    description = CTFDeserializer(block.file("file"), streams)
+    description = CTFDeserializer(block.existing_file("file"), streams)
     for option in _OPTIONS:
         if block.get(option) is not None:
             description[option] = block.integer(option)
