@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,13 +55,10 @@ def load_network(path: str) -> Network:
 
 def network_in(function: Function) -> Network:
     """The network of a model: with the roles that it was saved with, or those that follow from its operations."""
-    found: dict[str, Variable] = {}
-    for variable in _variables(function):
-        if variable.name:
-            found.setdefault(variable.name, variable)
+    found = _named(function)
     kept = _kept(function)
     if kept is None:
-        return Network(found, _guessed(function))
+        return _as_saved(found, function)
     names = [name for name in kept["operations"] if name in found]
     roles = {role: [name for name in kept["roles"].get(role, ()) if name in found] for role in ROLES}
     network = Network({name: found[name] for name in names}, roles, kept["operations"], kept["inputs"])
@@ -81,11 +77,39 @@ def _kept(function: Function) -> Any:
     return None
 
 
-def _variables(function: Function) -> Iterator[Any]:
+def _named(function: Function) -> dict[str, Variable]:
+    """The variables by their names; those without a name of their own by their uids, as CNTK does."""
+    found: dict[str, Variable] = {}
     for node in nodes([function.root_function]):
-        if node.op_name != "Combine":
-            yield from node.outputs
-        yield from node.node_inputs
+        variables: list[Any] = [*(node.outputs if node.op_name != "Combine" else ()), *_operands(node)]
+        for variable in variables:
+            name = variable.name or variable.uid
+            found[name if found.get(name, variable) is variable else variable.uid] = variable
+    return found
+
+
+def _operands(node: Any) -> list[Any]:
+    """The inputs of a node; the initial state of a delay is none, where it is a number."""
+    is_delay = node.op_name in ("PastValue", "FutureValue")
+    return [each for each in node.node_inputs if not (is_delay and each.is_constant and not each.name)]
+
+
+def _as_saved(found: dict[str, Variable], function: Function) -> Network:
+    """The network of a model that another program has saved."""
+    names = {id(variable): name for name, variable in found.items()}
+    inputs: dict[str, list[str]] = {}
+    for name, variable in found.items():
+        if variable.is_output:
+            inputs[name] = [names[id(each)] for each in _operands(variable.owner.root_function)]
+    operations = {name: kind_of(variable) for name, variable in found.items()}
+    return Network(found, _guessed(function), operations, inputs)
+
+
+def kind_of(variable: Variable) -> str:
+    """CNTK's name of what computes a variable."""
+    if variable.is_output:
+        return str(variable.owner.op_name)
+    return "InputValue" if variable.is_input else "LearnableParameter"
 
 
 def _guessed(function: Function) -> dict[str, list[str]]:
@@ -103,4 +127,4 @@ def _guessed(function: Function) -> dict[str, list[str]]:
     return roles
 
 
-__all__ = ["function_of", "load_network", "network_in"]
+__all__ = ["function_of", "kind_of", "load_network", "network_in"]

@@ -112,7 +112,7 @@ def test_a_dump_lists_nodes_and_values(paths):
     edited(paths, f'Dump(m, "{folder}/dump.txt", includeData=true)')
     lines = (folder / "dump.txt").read_text().splitlines()
     assert "L1.T=Times ( L1.W , features )" in lines
-    at = lines.index("L1.W=LearnableParameter [4,3]   NeedGradient=true")
+    at = lines.index("L1.W=LearnableParameter [4,3]   learningRateMultiplier=1.000000  NeedsGradient=true")
     row = [float(each) for each in lines[at + 1].split()]
     np.testing.assert_allclose(row, value(paths[0], "L1.W")[:, 0], rtol=1e-6)
 

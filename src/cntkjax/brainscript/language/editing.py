@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..models import load_network
+from ..models import kind_of, load_network
 from ..network import Network
 from ..nodes import NetNode, reachable, replaced
 from .values import Applied, Builtin, Fields, LoadedNetwork, Thunk
@@ -20,7 +20,7 @@ def editing_functions() -> list[Builtin]:
 def loaded(network: Network) -> LoadedNetwork:
     """A network as nodes of a description."""
     nodes = {
-        name: NetNode(network.operations.get(name, _kind(variable)), name, [], {}, variable=variable)
+        name: NetNode(network.operations.get(name, kind_of(variable)), name, [], {}, variable=variable)
         for name, variable in network.nodes.items()
     }
     for name, node in nodes.items():
@@ -29,12 +29,6 @@ def loaded(network: Network) -> LoadedNetwork:
         if name in network.rates:
             node.options["learningRateMultiplier"] = network.rates[name]
     return LoadedNetwork(nodes, network.roles)
-
-
-def _kind(variable: Any) -> str:
-    if variable.is_output:
-        return str(variable.owner.op_name)
-    return "InputValue" if variable.is_input else "LearnableParameter"
 
 
 def _load(call: Applied) -> LoadedNetwork:

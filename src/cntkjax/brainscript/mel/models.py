@@ -39,7 +39,9 @@ def described(network: Network, name: str, data: bool) -> Iterator[str]:
     dimensions = ",".join(str(max(size, 0)) for size in reversed(variable.shape))
     suffix = f" ( {' , '.join(inputs)} )" if inputs else f" [{dimensions}]"
     is_parameter = network.operations[name] == "LearnableParameter"
-    gradient = f"   NeedGradient={str(variable.is_parameter).lower()}" if is_parameter else ""
+    learns = variable.is_parameter
+    factor = network.rates.get(name, float(learns))
+    gradient = f"   learningRateMultiplier={factor:.6f}  NeedsGradient={str(learns).lower()}" if is_parameter else ""
     yield f"{name}={network.operations[name]}{suffix}{gradient}"
     if data and (variable.is_parameter or variable.is_constant):
         rows = variable.value.reshape(-1, variable.shape[-1] if variable.shape else 1).T

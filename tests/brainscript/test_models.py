@@ -1,0 +1,45 @@
+"""Models that Python programs saved: the tools know their operations and inputs, and edit them."""
+
+import numpy as np
+
+import cntkjax as C
+from cntkjax.brainscript.command_line import main
+from cntkjax.brainscript.models import load_network
+
+CONFIG = """
+modelPath = "python.dnn" ; command = Dump:Plot:Edit
+Dump = { action = "dumpNode" ; outputFile = "dump.txt" ; printValues = false }
+Plot = { action = "plot" ; outputDOTFile = "graph.dot" }
+Edit = { action = "edit" ; editPath = "edit.mel" }
+"""
+EDIT = """
+m = LoadModel("python.dnn", format=cntk)
+SetDefaultModel(m)
+New = Sigmoid(t)
+SetInput(z, 0, New)
+SaveModel(m, "edited.dnn", format=cntk)
+"""
+
+
+def test_models_of_python_programs_are_dumped_plotted_and_edited(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    x = C.sequence.input_variable(2, name="x")
+    weights, outer = (C.parameter((2, 2), init=C.uniform(1, seed=i), name=name) for i, name in enumerate("WV", 1))
+    t = C.times(C.sequence.past_value(x), weights, name="t")
+    C.times(C.tanh(t), outer, name="z").save("python.dnn")
+    (tmp_path / "a.cntk").write_text(CONFIG)
+    (tmp_path / "edit.mel").write_text(EDIT)
+    assert main(["configFile=a.cntk"]) == 0
+    network = load_network("python.dnn")
+    delay, tanh = (next(name for name, each in network.operations.items() if each == operation)
+                   for operation in ("PastValue", "Tanh"))
+    lines = (tmp_path / "dump.txt").read_text().splitlines()
+    nodes = {f"z=Times ( {tanh} , V )", f"{tanh}=Tanh ( t )", f"{delay}=PastValue ( x )", "x=InputValue [2]"}
+    assert nodes <= set(lines)
+    assert "W=LearnableParameter [2,2]   learningRateMultiplier=1.000000  NeedsGradient=true" in lines
+    assert len(lines) == 7
+    assert f' "{tanh}" -> "z" ; ' in (tmp_path / "graph.dot").read_text().splitlines()
+    edited, data = load_network("edited.dnn"), np.array([[1, 2], [3, -4]], np.float32)
+    before = np.vstack([[0, 0], data[:1]]) @ weights.value
+    result = edited.nodes["z"].owner.eval({edited.nodes["x"]: [data]})
+    np.testing.assert_allclose(np.squeeze(result), 1 / (1 + np.exp(-before)) @ outer.value, rtol=1e-5)
