@@ -15,7 +15,7 @@ from ...graph.variable import Edge, producer
 from ..plan.parts import resolve
 from ..plan.repeats import Repeat
 from ..xla.materialize import stores_values, storing_values
-from ..xla.platform import platform
+from ..xla.platform import lowering
 from .nodes import run_node
 from .values import Context, Environment, Traced, layouts_as_arguments
 
@@ -97,8 +97,8 @@ def _stacked(ctx: Context, variables: Sequence[Edge], env: Environment) -> Trace
 
 
 def _joined(arrays: Sequence[Array]) -> Array:
-    knows_places = platform() != "cpu" or not stores_values() or not jnp.issubdtype(arrays[0].dtype, jnp.floating)
-    return jnp.stack(arrays) if knows_places else _stack(arrays)
+    hides_places = lowering().hidden_places and stores_values() and jnp.issubdtype(arrays[0].dtype, jnp.floating)
+    return _stack(arrays) if hides_places else jnp.stack(arrays)
 
 
 @jax.custom_vjp
