@@ -102,3 +102,16 @@ def test_mixed_precision(precision):
         return [np.float16(trainer.previous_minibatch_loss_average)]  # its tolerance is that of 16 bits
 
     check_alike(loss)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_short_loop_whose_operand_is_read_behind_it(dtype):
+    """A random program: all steps are one kernel, whose result was written over the operand."""
+    def numbers():
+        x, h = C.sequence.input_variable((1, 2), dtype=dtype), C.placeholder()
+        step = C.tanh(C.sequence.past_value(h) * 0.5 + x)
+        difference = step.replace_placeholders({h: step.output}) - x
+        random = np.random.default_rng(3)
+        return difference.eval({x: [random.random((n, 1, 2)).astype(dtype) for n in (8, 3, 8)]})
+
+    check_alike(numbers)

@@ -135,6 +135,14 @@ def test_double_precision_arrives_whole(joined):
     np.testing.assert_allclose(C.square(x).grad({x: data}), 2 * data, rtol=1e-15)
 
 
+def test_double_precision_is_no_view_of_the_words(joined):
+    """Where it was, XLA let kernels on a GPU write over it while they read it: tests/gpu has such a program."""
+    with jax.enable_x64(True):
+        trace = jax.make_jaxpr(received)(sent([np.arange(6.0), np.arange(3)]))
+    views = [(e.invars[0].aval.dtype, e.params["new_dtype"]) for e in trace.eqns if "bitcast" in e.primitive.name]
+    assert views == [(np.uint64, np.float64), (np.uint64, np.int64)]
+
+
 @pytest.fixture
 def gate():
     gate = threading.Event()

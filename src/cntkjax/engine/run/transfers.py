@@ -15,6 +15,7 @@ from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
@@ -43,10 +44,17 @@ class _Piece(NamedTuple):
         return part[: prod(self.shape)].reshape(self.shape)
 
     def cut_from(self, words: AnyArray) -> Array:
-        """The array, inside a program. Shapes: uint32 [words] -> `shape`."""
-        part, size = words[self.begin : self.end], self.dtype.itemsize
-        if size > _WORD:
-            part = part.reshape(-1, size // _WORD)
+        """The array, inside a program. Shapes: uint32 [words] -> `shape`.
+
+        Two words are put together by arithmetic. As a view of them the array would be in their memory, and XLA lets a
+        kernel write its result there that reads the array both element by element and, in another view, elsewhere: on
+        an H100 the double precision sequences that a short loop and something behind it read were overwritten (jax
+        0.11).
+        """
+        part = words[self.begin : self.end]
+        if self.dtype.itemsize > _WORD:
+            pairs = part.reshape(-1, 2).astype(jnp.uint64)
+            part = pairs[:, 1] << 32 | pairs[:, 0]
         stored = np.dtype(np.uint8) if self.dtype == bool else self.dtype
         array = lax.bitcast_convert_type(part, stored).reshape(-1)[: prod(self.shape)].reshape(self.shape)
         return array.astype(bool) if self.dtype == bool else array
