@@ -16,7 +16,7 @@ UNKNOWN = -2  # a size, as CNTK and this package report it
 @dataclass(frozen=True)
 class Difference:
     """`kind`: "value", "type", "refused" (by ours alone), "accident", "crash", "accepted" (by ours alone), "known",
-    "both refuse" (so that the rest is not compared).
+    "both refuse" (so that the rest is not compared), "not asked" (CNTK refuses; ours was not tried).
 
     `place`: which of the values that were observed together differs; -1: all of them.
     """
@@ -28,7 +28,7 @@ class Difference:
 
     @property
     def is_fault(self) -> bool:
-        return self.kind not in ("accepted", "known", "both refuse")
+        return self.kind not in ("accepted", "known", "both refuse", "not asked")
 
     @property
     def is_refused_root(self) -> bool:
@@ -50,7 +50,7 @@ def compare(cntk: Shown, ours: Shown, dtype: str) -> list[Difference]:
     ]
     if accidents or "crash" in cntk:
         return accidents
-    both_refuse = all(is_refusal(shown.get("values 0")) for shown in (cntk, ours))
+    both_refuse = is_refusal(cntk.get("values 0")) and is_refusal(ours.get("values 0", cntk["values 0"]))
     return _refusals(cntk, ours) + [
         d for what in cntk if what in ours and not is_refusal(cntk[what]) and not is_refusal(ours[what])
         for d in _values(what, cntk[what], ours[what], dtype) if not (both_refuse and _is_unknown(what, ours[what]))
@@ -69,7 +69,13 @@ def _refusals(cntk: Shown, ours: Shown) -> list[Difference]:
     refused = {w: v for w, v in mine.items() if not theirs or (w in cntk and w not in theirs)}
     if refused:
         return [Difference("refused", w, f"{v['error']}: {v['message']}") for w, v in refused.items()]
-    return [Difference("both refuse" if mine else "accepted", w, v["message"]) for w, v in theirs.items()]
+    return [Difference(_refused_kind(w, ours, mine), w, v["message"]) for w, v in theirs.items()]
+
+
+def _refused_kind(what: str, ours: Shown, mine: Shown) -> str:
+    if mine:
+        return "both refuse"
+    return "accepted" if what in ours or what.startswith("line") else "not asked"
 
 
 def _values(what: str, cntk: Any, ours: Any, dtype: str) -> list[Difference]:

@@ -13,7 +13,7 @@ from .program import BATCH, SEQUENCE, Statement, Type, call
 from .serve import new_names
 
 Predicate = Callable[[Type], bool]
-AXES = {"t1": 'C.Axis("t1")', "t2": 'C.Axis("t2")'}
+AXES = {SEQUENCE: "", "t1": 'C.Axis("t1")', "t2": 'C.Axis("t2")'}
 FREE = {-3: "C.FreeDimension", -1: "C.InferredDimension"}
 
 
@@ -82,9 +82,10 @@ class Draft:
         if not t.is_sparse and self.random.random() < 0.6:
             options += ", needs_gradient=True"
         if len(t.axes) > 1:
-            axis = next(a for a in t.axes if a != BATCH)
-            if axis != SEQUENCE:
-                options += f", sequence_axis={AXES[axis]}"
+            (axis,) = t.axes[1:]
+            if axis not in AXES:
+                raise Refused("an axis that no input has")
+            options += f", sequence_axis={AXES[axis]}" if axis != SEQUENCE else ""
             return self.add(f"C.sequence.input_variable({tuple_text(t.shape)}, {options})", is_input=True)
         if not t.axes:
             options += ", dynamic_axes=[]"

@@ -11,6 +11,7 @@ from .structure_rules import STRUCTURE
 
 TABLE = RULES | LAYERS | STRUCTURE | REPEATED
 LARGEST = 600  # elements of a sample
+SELDOM = 0.3  # many copies of a step take ten times as long to compile as other statements
 
 
 def write(seed: int, statements: tuple[int, int] = (2, 8), form: str = "") -> tuple[Program, list[Program]]:
@@ -19,7 +20,7 @@ def write(seed: int, statements: tuple[int, int] = (2, 8), form: str = "") -> tu
     `form`: it has a statement by a rule whose name contains this.
     """
     draft = Draft(seed, "float64" if seed % 2 else "float32")
-    names, weights = list(TABLE), [r.weight for r in TABLE.values()]
+    names, weights = list(TABLE), [r.weight * (SELDOM if "repeated(" in r.template else 1) for r in TABLE.values()]
     if form:
         try_rule(draft, draft.random.choice([name for name in names if form in name]))
     for _ in range(draft.random.randint(*statements)):
@@ -51,7 +52,10 @@ def finish(draft: Draft) -> Program:
     used = {u for s in draft.statements for u in s.uses}
     leaves = ("C.parameter(", "C.constant(", "C.input_variable(", "C.sequence.input_variable(")
     roots = [s.name for s in draft.statements if s.name not in used and not s.text.startswith(leaves)]
-    often = {"values": 1, "gradients": 0.5, "loaded": 0.15, "training": 0.15, "pieces": 0.15, "given gradients": 0.15}
+    often = {
+        "values": 1, "other values": 0.4, "gradients": 0.5, "loaded": 0.15, "training": 0.15, "pieces": 0.15,
+        "given gradients": 0.15,
+    }
     observations = [what for what, probability in often.items() if random.random() < probability]
     learner = random.choice(LEARNERS[random.choice(list(LEARNERS))])
     learner = learner.format(**{name: random.choice(texts) for name, texts in SCHEDULES.items()})

@@ -51,7 +51,8 @@ def of_sequences(pattern: str) -> Predicate:
 
 def is_unpacked_gather(program: Program, s: Statement) -> bool:
     before = "".join(a.text for a in program.cone([s.name]))
-    return "C.sequence.unpack" in s.text and bool(re.search(r"C\.sequence\.(gather|scatter|where|slice)", before))
+    shortened = r"C\.sequence\.(gather|scatter|where|slice)|until_predicate"
+    return "C.sequence.unpack" in s.text and bool(re.search(shortened, before))
 
 
 def is_row_of_other_samples(program: Program, s: Statement) -> bool:

@@ -50,7 +50,7 @@ LAYERS: dict[str, Rule] = {
     "UnfoldFrom": rule("C.layers.UnfoldFrom(lambda s: C.tanh(s * C.constant(0.5, dtype=T)), length_increase={n})({b}, {a})", a=_STEPS,
                        b=operand(sequence=False, axes=True), n=number(1, 1, 2, 1.5)),
     "UnfoldFrom until": rule("C.layers.UnfoldFrom(lambda s: (s + s, C.greater(C.reduce_sum(s), 1)), "
-                             "until_predicate=lambda s: s, length_increase=2)({b}, {a})", 0.3, a=_STEPS, b=operand(rank=1, sequence=False, axes=True)),
+                             "until_predicate=lambda s: C.greater(C.reduce_sum(s), 0.5), length_increase=2)({b}, {a})", 0.3, a=_STEPS, b=operand(rank=1, sequence=False, axes=True)),
     "PastValueWindow": rule("C.layers.PastValueWindow({n}, {axis})({a}).outputs[{i}]", a=operand(rank=1, sequence=True), n=integer(1, 3), axis=number(-2, 0), i=number(0, 1)),
     "Delay": rule("C.layers.Delay({t})({a})", a=_STEPS, t=number(1, 2, -1)),
     "AttentionModel": rule("C.layers.AttentionModel(2)({a}, {b})", 2, a=operand(rank=1, sequence=True), b=operand(rank=1, axes=True)),

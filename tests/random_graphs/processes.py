@@ -17,6 +17,7 @@ from .program import Program
 HERE = Path(__file__).resolve().parent
 ORACLE = HERE.parents[2] / "shared" / "oracle" / "cntk27"
 PATIENCE = 600  # seconds for one program on a busy machine, compilation included
+OURS = [sys.executable]
 Shown = dict[str, Any]
 
 
@@ -24,8 +25,21 @@ def on_cntk(programs: Sequence[Program]) -> list[Shown]:
     return run([str(ORACLE)], [p.lines() for p in programs])
 
 
-def on_ours(programs: Sequence[Program]) -> list[Shown]:
-    return run([sys.executable], [p.lines() for p in programs])
+def comparable(program: Program, cntk: Shown) -> list[str]:
+    """The lines of which CNTK shows something: nothing is computed that is compared with nothing."""
+    lines = program.lines()
+    if "crash" in cntk:
+        return lines[:1]
+    stopped = next((i for i in range(len(lines)) if f"line {i}" in cntk), None)
+    if stopped is not None:
+        return lines[: stopped + 1]
+    return [line for line in lines if not is_refused(line, cntk)]
+
+
+def is_refused(line: str, cntk: Shown) -> bool:
+    """Whether CNTK refuses what a line shows."""
+    shown = cntk.get(line.split('"')[1]) if line.startswith("show(") else None
+    return isinstance(shown, dict) and "error" in shown
 
 
 def run(python: list[str], programs: list[list[str]]) -> list[Shown]:

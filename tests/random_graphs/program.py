@@ -169,8 +169,12 @@ class Program:
     def _list(self) -> str:
         return f"[{', '.join(self.roots)}]"
 
-    def _values(self) -> list[str]:
-        return [f'show("values {i}", evaluate({self._list}, m{i}))' for i in range(len(self.minibatches))]
+    def _values(self, i: int = 0) -> list[str]:
+        return [f'show("values {i}", evaluate({self._list}, m{i}))']
+
+    def _other_values(self) -> list[str]:
+        """Those of the other minibatches, of other sizes."""
+        return [line for i in range(1, len(self.minibatches)) for line in self._values(i)]
 
     def _gradients(self) -> list[str]:
         wrt = ", ".join(self.differentiated)
@@ -196,6 +200,7 @@ class Program:
 
 OBSERVATIONS = {
     "values": Program._values,
+    "other values": Program._other_values,
     "gradients": Program._gradients,
     "given gradients": Program._given_gradients,
     "loaded": Program._loaded,

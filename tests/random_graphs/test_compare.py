@@ -5,7 +5,9 @@ import pytest
 
 from . import numpy_reference
 from .compare import compare
+from .draft import Draft, Refused
 from .executing import executed
+from .processes import comparable
 from .program import BATCH, Minibatch, Program, Statement, Type
 from .rules import RULES
 from .serve import plain
@@ -66,3 +68,19 @@ def test_numpy_finds_a_wrong_value_in_a_step_of_a_sequence():
 
     (found,) = numpy_reference.disagreements(program, names | {"evaluate": wrong}, minibatch)
     assert found.startswith("v4 = C.reduce_sum")
+
+
+def test_nothing_is_asked_of_which_cntk_shows_nothing():
+    statements = (Statement("v1", "C.parameter(init=data(1, 2))", Type((2,))),)
+    program = Program(1, "float32", statements, ("v1",), (Minibatch(1, {}),) * 2, ("values", "other values"))
+    assert comparable(program, {"type of v1": [], "values 0": [ONE], "values 1": REFUSAL}) == program.lines()[:-1]
+    assert comparable(program, {"line 1": REFUSAL}) == program.lines()[:2]
+    found = compare({"values 0": [ONE], "values 1": REFUSAL}, {"values 0": [TWO]}, "float32")
+    assert [(d.kind, d.is_fault) for d in found] == [("not asked", False), ("value", True)]
+
+
+def test_programs_have_inputs_of_known_axes_only():
+    """An axis that an operation creates is no axis of an input."""
+    draft = Draft(0, "float32")
+    with pytest.raises(Refused):
+        draft.leaf(Type((2,), (BATCH, "whereNodeDynamicAxis")))
