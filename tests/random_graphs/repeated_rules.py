@@ -46,7 +46,7 @@ REPEATED: dict[str, Rule] = {
     "equal steps with those before": rule("repeated(lambda s, i: (C.tanh(s[0] * 0.5 + s[1]) + {b}, s[0]), ({a}, {b}), {n})[-1][0]", a=ANY, b=like("a", False), n=number(17, 24)),
     "equal steps of a sequence": rule("repeated(lambda h, i: C.tanh(C.sequence.past_value(h) + {a} * h), {a}, {n})[-1]", a=STEPS, n=number(17, 24)),
     "equal loops": rule("repeated(lambda g, i: loop(lambda h: C.tanh(h * 0.5 + g)), {a}, {n})[-1]", 0.5, a=STEPS, n=number(9, 12)),
-    "loop of equal steps": rule("loop(lambda h: repeated(lambda g, i: C.tanh(g - {a}), h, {n})[-1])", 0.5, a=STEPS, n=number(3, 6)),
+    "loop of equal steps": rule("loop(lambda h: repeated(lambda g, i: C.tanh(g - {a}), h, {n})[-1])", 0.5, a=STEPS, n=number(3, 4)),
     "equal selections": rule("repeated(lambda h, i: C.element_select(C.greater(h, {b}), C.sin(h), h * 1.25), {a}, {n})[-1]", a=ANY, b=like("a"), n=number(17, 24)),
     # Loops that a GPU computes side by side
     "loops alike": rule("C.splice(*[loop(lambda h: C.tanh(C.times(h, {w}) + {b}), d) for b, d in [({a}, C.sequence.past_value), ({b}, C.sequence.{d})]])",
