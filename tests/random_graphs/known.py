@@ -144,6 +144,7 @@ KNOWN: Sequence[Known] = [
     Known("`lambda_rank` and `ndcg_at_1` of sequences", of_sequences(r"C\.(lambda_rank|ndcg)")),
     Known("gradients that flow through a `lambda_rank`", text("lambda_rank"), observed=BACKWARD),
     Known("gradients of `tan`, of `pow`", text("roipooling"), observed=BACKWARD),
+    Known("gradient of `reduce_prod` at 0", text(r"C\.reduce_prod"), r"^\[(\s*-?0\.)+\s*\] in CNTK", BACKWARD),
     Known("gradient of a value that goes into a transposed convolution", shares_operand, observed=BACKWARD),
     Known("a reduction of a free dimension in a loop", reduces_another_size),
 ]

@@ -28,8 +28,13 @@ def accelerators() -> tuple[jax.Device, ...]:
     return tuple(d for d in jax.local_devices() if d.platform != "cpu")
 
 
+def first() -> jax.Device:
+    """The device that JAX computes on unless it is told otherwise; `JAX_PLATFORMS=cuda` leaves it no CPU."""
+    return accelerators()[0] if accelerators() else host()
+
+
 def host() -> jax.Device:
-    """The CPU, which JAX always has."""
+    """The CPU."""
     return hosts()[0]
 
 
@@ -45,7 +50,7 @@ def default_device() -> jax.Device:
     """The device for which programs are compiled."""
     import jax
 
-    return getattr(jax.config, "jax_default_device", None) or next(iter(accelerators()), host())
+    return getattr(jax.config, "jax_default_device", None) or first()
 
 
 _training: tuple[jax.Device, ...] = ()
@@ -71,8 +76,7 @@ def compute_on(device: jax.Device) -> None:
     """Make it JAX's default device, unless it is that anyway."""
     import jax
 
-    default = next(iter(accelerators()), host())
-    jax.config.update("jax_default_device", None if device is default else device)
+    jax.config.update("jax_default_device", None if device is first() else device)
 
 
 class Lock:
