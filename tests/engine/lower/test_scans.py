@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from jax import lax
 
+import cntkjax as C
 from cntkjax.engine.lower import scans
 from cntkjax.engine.lower.scans import unrolled_steps
 from cntkjax.engine.xla.platform import lowering_for
@@ -102,3 +103,22 @@ def test_loops_are_unrolled_within_a_budget_that_counts_the_steps_that_remain():
         assert unrolled_steps(32, 60) == 8 and unrolled_steps(32, 5000) == 1
         (size,) = jax.export.symbolic_shape("n")
         assert unrolled_steps(size, 30) == 1
+
+
+def test_a_step_of_many_activations_trains():
+    """Once, each path through the step was followed: tanh reads its operand several times, so 2^n paths and more."""
+    def last(sequence, tanh=np.tanh):
+        h = 0
+        for now in sequence:
+            h = h + now
+            for _ in range(12):
+                h = tanh(h)
+        return h
+
+    x = C.sequence.input_variable((), needs_gradient=True)
+    f = C.sequence.last(C.layers.Recurrence(lambda h, x: last([h + x], C.tanh))(x))
+    data = np.array([0.7, -0.2, 0.4])
+    gradients, values = f.grad({x: [data.astype(np.float32)]}, wrt=[x], outputs=[f.output])
+    np.testing.assert_allclose(np.ravel(values), last(data), rtol=1e-5)
+    changes = 1e-5 * np.eye(3)
+    np.testing.assert_allclose(np.ravel(gradients), [(last(data + c) - last(data - c)) / 2e-5 for c in changes], rtol=1e-4)

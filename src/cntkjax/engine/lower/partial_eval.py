@@ -341,12 +341,16 @@ def _elementwise_sources(
 ) -> dict[Var, None]:
     """The variables that are not available from which element-wise operations compute a variable."""
     sources: dict[Var, None] = {}
+    seen: set[Var] = set()  # or a chain of values that are read twice would be followed on 2^n paths
     pending = [v]
     while pending:
         source = pending.pop()
+        if source in seen:
+            continue
+        seen.add(source)
         eqn = producers.get(source)
         if eqn is not None and eqn.primitive.name in ELEMENTWISE:
-            pending += [u for u in variables(eqn.invars) if u not in available and u not in sources]
+            pending += [u for u in variables(eqn.invars) if u not in available]
         else:
             sources[source] = None
     return sources
