@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from cntkjax.engine.xla import devices
 from cntkjax.engine.xla.devices import accelerators
 
 
@@ -44,3 +45,14 @@ def test_the_first_computation_says_once_that_a_gpu_is_not_used(with_gpu):
     assert output.count("this machine has NVIDIA H200, but programs run on the CPU") == 1
     assert 'pip install "jax[cuda12]"' in output and "JAX_PLATFORMS=cpu" in output
     assert "NVIDIA" not in with_gpu("-W", "always", "-c", script, platforms="cpu")  # the user has chosen
+
+
+def test_jax_without_a_cpu_has_a_default_device(monkeypatch):
+    """`JAX_PLATFORMS=cuda` leaves none."""
+    def fail():
+        raise RuntimeError("Unknown backend cpu")
+
+    device = devices.host()
+    monkeypatch.setattr(devices, "accelerators", lambda: (device,))
+    monkeypatch.setattr(devices, "hosts", fail)
+    assert devices.default_device() is device
