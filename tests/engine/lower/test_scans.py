@@ -120,5 +120,5 @@ def test_a_step_of_many_activations_trains():
     data = np.array([0.7, -0.2, 0.4])
     gradients, values = f.grad({x: [data.astype(np.float32)]}, wrt=[x], outputs=[f.output])
     np.testing.assert_allclose(np.ravel(values), last(data), rtol=1e-5)
-    changes = 1e-5 * np.eye(3)
-    np.testing.assert_allclose(np.ravel(gradients), [(last(data + c) - last(data - c)) / 2e-5 for c in changes], rtol=1e-4)
+    differences = [(last(data + change) - last(data - change)) / 2e-5 for change in 1e-5 * np.eye(3)]
+    np.testing.assert_allclose(np.ravel(gradients), differences, rtol=1e-4)
