@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from ctypes import c_int64, c_void_p
 from hashlib import sha256
 from math import prod
+from threading import Lock
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -31,6 +32,7 @@ _End: TypeAlias = tuple[c_void_p, int, int]  # memory, a buffer of the call, and
 # Below so many multiplications, a third of a millisecond, another thread is woken in as much time as it would save.
 _FEW = 1 << 24
 
+_making = Lock()  # programs are compiled in several threads
 _kept: dict[int, np.ndarray] = {}  # plans by their numbers, which are read by address
 
 
@@ -99,17 +101,18 @@ def plan_of_call(loaded: Library, frame: int) -> int:
 
 def _plan(loaded: Library, task: Task) -> np.ndarray:
     """Bytes of scratch memory, and what the handler reads."""
-    if task.number not in _kept:
-        if 4 * len(_kept) > 3 << TABLE_BITS:
-            raise OneDnnError("the table of plans is full")
-        with loaded.threads(1 if task.multiplications < _FEW else None):
-            _kept[task.number] = plan = _Builder(loaded, task).plan()
-        place = task.number & ((1 << TABLE_BITS) - 1)
-        while loaded.table[2 * place]:
-            place = (place + 1) & ((1 << TABLE_BITS) - 1)
-        loaded.table[2 * place + 1] = plan.ctypes.data + 8  # before the number, which other threads look for
-        loaded.table[2 * place] = task.number
-    return _kept[task.number]
+    with _making:
+        if task.number not in _kept:
+            if 4 * len(_kept) > 3 << TABLE_BITS:
+                raise OneDnnError("the table of plans is full")
+            with loaded.threads(1 if task.multiplications < _FEW else None):
+                _kept[task.number] = plan = _Builder(loaded, task).plan()
+            place = task.number & ((1 << TABLE_BITS) - 1)
+            while loaded.table[2 * place]:
+                place = (place + 1) & ((1 << TABLE_BITS) - 1)
+            loaded.table[2 * place + 1] = plan.ctypes.data + 8  # before the number, which the handler looks for
+            loaded.table[2 * place] = task.number
+        return _kept[task.number]
 
 
 class _Builder:

@@ -24,13 +24,15 @@ if TYPE_CHECKING:
 
 def rewrite(lowered: jax.stages.Lowered) -> None:
     """Put calls of oneDNN in place of the convolutions that it computes."""
-    loaded = library()
     module: Any = lowered.compiler_ir("stablehlo")
-    if loaded is None or module.operation.attributes["mhlo.num_partitions"].value > 1:
-        return  # of several devices, each would compute the whole
+    if module.operation.attributes["mhlo.num_partitions"].value > 1:
+        return  # each device would compute the whole
     with module.context:
-        for operation in list(_convolutions(module.operation)):
-            _replace(loaded, operation)
+        convolutions = list(_convolutions(module.operation))
+        loaded = library() if convolutions else None  # which takes most of a second
+        if loaded is not None:
+            for operation in convolutions:
+                _replace(loaded, operation)
 
 
 def _convolutions(operation: Operation) -> Iterator[Operation]:
@@ -65,7 +67,7 @@ def _replace(loaded: Library, operation: Operation) -> None:
         number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), task.number)
         call = stablehlo.CustomCallOp(
             types, operands, call_target_name=TARGET, has_side_effect=False,
-                api_version=ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 4),
+            api_version=ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 4),
             backend_config=ir.DictAttr.get({"key": number, "spec": ir.StringAttr.get(task.text)}),
             operand_layouts=row_major([operand.type for operand in operands]), result_layouts=row_major(types),
         )
