@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from itertools import count
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -115,17 +115,21 @@ class Compiler:
     ) -> None:
         self._function, self._is_double, self._jit_options = function, is_double, jit_options
         self.computation, self._communicates = computation, communicates
-        self.jitted = self._newly_jitted(function)
+
+    @cached_property
+    def jitted(self) -> jax.stages.Wrapped:
+        """The function as jax calls and compiles it: what runs where there is no executable."""
+        return self._newly_jitted(self._function)
 
     def options(self) -> Hashable:
         """Options of jax that decide on what the function is compiled to, besides its inputs."""
         with double_precision(self._is_double):
             return _OPTIONS(jax.config)
 
-    def _key(self, inputs: Inputs, quickly: bool) -> str | None:
-        """The key under which the executable is stored; None if it is not."""
+    def _description(self, quickly: bool) -> str | None:
+        """A digest of what is computed, and how, which is equal in all processes; None if there is none."""
         try:
-            return key_of_computation(digest(self.computation.description(), quickly), inputs)
+            return digest(self.computation.description(), quickly)
         except NoDescription:
             return None
 
@@ -137,11 +141,13 @@ class Compiler:
         warn_of_unused_gpus()
         begin, text = time.perf_counter(), self._text(inputs)
         with double_precision(self._is_double), ExitStack() if in_background else self.announced(inputs):
-            key = _DESCRIBING.attempt(self._key, inputs, quickly)
+            description = _DESCRIBING.attempt(self._description, quickly)
+            key = description and _DESCRIBING.attempt(key_of_computation, description, inputs)
             stored = load_computation(key, inputs)
             executable, is_stored = (stored, True) if stored else self._trace_and_compile(inputs, quickly)
-            if not stored and key == _DESCRIBING.attempt(self._key, inputs, quickly):  # nobody has edited the graph
-                save_computation(key, executable)
+            if not stored:
+                is_same = description == _DESCRIBING.attempt(self._description, quickly)  # nobody has edited the graph
+                save_computation(key if is_same else None, executable)
             function = _CALLING.attempt(c_function, executable.compiled) if available().calls else None
         _TIDYING.attempt(count_program)
         seconds, line = time.perf_counter() - begin, "" if in_background else user_line()

@@ -88,7 +88,12 @@ def c_function(compiled: jax.stages.Compiled) -> Callable[..., Any] | None:
         executable = replace(described, host_callbacks=[]).load()  # it calls Python all the same
     create = getattr(executable, "create_cpp_call", None)
     function = create(compiled._params) if create is not None and hasattr(compiled, "_params") else None
-    return function if isinstance(function, type(jax.jit(abs))) else None
+    return function if isinstance(function, _function_in_c()) else None
+
+
+@cache
+def _function_in_c() -> type[Callable[..., Any]]:
+    return type(jax.jit(abs))
 
 
 def forget_traces() -> None:
