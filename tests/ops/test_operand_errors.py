@@ -138,7 +138,7 @@ MISMATCHES = [
     ("sequence.gather", lambda f: f(x(2), x(1))),
     ("sequence.gather", lambda f: f(s(2), s(3))),
     ("sequence.input_variable", lambda f: f((-7,))),
-    ("sequence.past_value", lambda f: f(s(2), time_step=0)),
+    ("sequence.past_value", lambda f: f(s(2), time_step=-1)),
     ("sequence.past_value", lambda f: f(s(2), x(3))),
     ("sequence.scatter", lambda f: f(s(2), x(1))),
     ("sequence.slice", lambda f: f(x(2), 0, 1)),

@@ -184,6 +184,17 @@ def test_initial_states_that_are_a_sequence(time_step, ahead, own_axis, grid):
     assert_equal(f.eval({x: xs, i: states}), expected)
 
 
+@pytest.mark.parametrize("delay", [S.past_value, S.future_value, S.delay])
+def test_a_delay_by_no_step_is_the_sequence_itself(delay):
+    """Source: CNTK 2.7."""
+    x = S.input_variable(1, needs_gradient=True)
+    f = delay(x, 9, 0, name="now")
+    xs = [np.array([[1], [2]], np.float32)]
+    assert f.name == "now"
+    assert_equal(f.eval({x: xs}), xs)
+    assert_equal(f.grad({x: xs}), [np.ones((2, 1))])
+
+
 def test_root_gradients_along_a_computed_axis(grid):
     x = S.input_variable(3, needs_gradient=True)
     f = S.gather(x, positive(x))

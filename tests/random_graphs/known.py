@@ -83,7 +83,8 @@ def splices_steps_with_a_leaf(program: Program, s: Statement) -> bool:
 
 
 def learns_sparse_rows(program: Program, s: Statement) -> bool:
-    return program.learner.startswith("C.nesterov") and s.is_input and s.type.is_sparse
+    is_sparse = (s.is_input and s.type.is_sparse) or bool(re.search(r"C\.one_hot\(.*, True\)", s.text))
+    return program.learner.startswith("C.nesterov") and is_sparse
 
 
 BACKWARD = "gradients|training"
@@ -137,6 +138,7 @@ KNOWN: Sequence[Known] = [
     Known("`weighted_binary_cross_entropy` of sequences", of_sequences(r"C\.weighted_binary"), r"^\["),
     Known("cosines of zero vectors", text(r"C\.cosine_distance"), r"nan.* in CNTK"),
     Known("gradient of `sqrt` at 0", text(r"C\.(sqrt|asin|acos|atanh)|reduce_l2"), r"^\[(\s*nan)+\] in CNTK", BACKWARD),
+    Known("`sqrt`, reductions to a maximum or minimum", text(r"C\.sqrt|reduce_m|argm|(?i:max_?pool)"), r"nan.* here"),
     Known("pooling with `ceil_out_dim`", text(r"C\.AVG_POOLING.*ceil_out_dim=True")),
     Known("pooling with `ceil_out_dim`", text(r"C\.MAX_POOLING.*ceil_out_dim=True"), "inf.* here", "values|loaded"),
     Known("pooling with `ceil_out_dim`", text(r"C\.MAX_POOLING.*ceil_out_dim=True"), observed=BACKWARD),

@@ -156,6 +156,8 @@ class Program:
     def loss(self) -> list[str]:
         """The line of a number for each sample: every root contributes, each element with another weight."""
         terms = [self._term(self[r]) for r in self.roots if self[r].type.dtype == self.dtype]
+        if len(terms) == 1:
+            return [f"loss = C.combine([{terms[0]}])"]  # a single term may be an output, which has no `grad`
         return [f"loss = {' + '.join(terms)}"] if terms else []
 
     def _term(self, root: Statement) -> str:

@@ -86,7 +86,7 @@ def past_value(x: Operand, initial_state: Operand | None = None, time_step: int 
     """The value `time_step` steps ago; `initial_state` (by default 0) at the first `time_step` steps of a sequence.
 
     Shapes: x [*shape] with a sequence axis; initial_state broadcasts to it and may have the batch axis -> [*shape].
-    Errors: AxisError if x has no sequence axis; ValueError for a time_step below 1.
+    Errors: AxisError if x has no sequence axis; ValueError for a negative time_step.
 
     >>> x = input_variable(1)
     >>> past_value(x, 9).eval({x: [[[1], [2], [3]]]})
@@ -102,7 +102,7 @@ def future_value(x: Operand, initial_state: Operand | None = None, time_step: in
     """The value `time_step` steps ahead; `initial_state` at the last `time_step` steps of a sequence.
 
     Shapes: x [*shape] with a sequence axis; initial_state broadcasts to it and may have the batch axis -> [*shape].
-    Errors: AxisError if x has no sequence axis; ValueError for a time_step below 1.
+    Errors: AxisError if x has no sequence axis; ValueError for a negative time_step.
 
     >>> x = input_variable(1)
     >>> future_value(x, 9).eval({x: [[[1], [2], [3]]]})
@@ -114,7 +114,7 @@ def future_value(x: Operand, initial_state: Operand | None = None, time_step: in
 
 
 @_operation
-def delay(x: Operand, initial_state: Operand | None = None, time_step: int = 1, name: str = "") -> Operand:
+def delay(x: Operand, initial_state: Operand | None = None, time_step: int = 1, name: str = "") -> Function:
     """`past_value` for a positive `time_step`, `future_value` for a negative one, x itself for 0.
 
     Shapes: x [*shape] with a sequence axis -> [*shape].
@@ -126,8 +126,6 @@ def delay(x: Operand, initial_state: Operand | None = None, time_step: int = 1, 
            [9.],
            [9.]], dtype=float32)]
     """
-    if time_step == 0:
-        return x
     if time_step < 0:
         return future_value(x, initial_state, -time_step, name)
     return past_value(x, initial_state, time_step, name)

@@ -128,7 +128,7 @@ class _Selection(Elementwise):
         return b.constant if b.padding is None else b.padding
 
 
-_LEAST = float(np.exp(-85.1))  # CNTK takes no logarithm of a smaller number
+_LEAST = float(np.exp(float(np.float32(-85.1))))  # CNTK takes no logarithm of a smaller number, in any precision
 
 
 @jax.custom_jvp
