@@ -249,6 +249,10 @@ def test_models_are_edited_and_dumped(run, tmp_path):
     dumped = (tmp_path / "dump.txt").read_text().splitlines()
     assert dumped[0] == "Last=Plus ( W1*H1 , B1 )" and dumped[1].startswith("W0=LearnableParameter [5,2]")
     assert "CrossEntropyWithSoftmax = 0.12701" in log
+    run("command=Values", f"modelPath={tmp_path}/edited.dnn",
+        "Values=[action=dumpNode;nodeName=W0;printMetadata=false;outputFile=dump.txt]")
+    rows = (tmp_path / "dump.txt").read_text().splitlines()
+    assert rows == [line for line in rows if not line.strip(" #") or len(line.split()) == 2] and len(rows) == 6
 
 
 def test_svd_keeps_a_part_of_the_singular_values(run, tmp_path):
@@ -263,7 +267,8 @@ def test_svd_keeps_a_part_of_the_singular_values(run, tmp_path):
 
 
 def test_plot_writes_the_graph_as_cntk_does(run, tmp_path):
-    run("command=Train:Plot", "Plot=[action=plot;outputDOTFile=net.dot]")
+    _, log = run("command=Train:Plot", 'Plot=[action=plot;outputDOTFile=net.dot;renderCmd="touch <OUT>"]')
+    assert "renderCmd is not run" in log
     lines = (tmp_path / "net.dot").read_text().splitlines()
     assert lines[0] == " strict digraph {" and lines[-1] == "}"
     assert ' node [ shape = ellipse , color = red  , fillcolor = white ]; "features" ; ' in lines
@@ -295,3 +300,8 @@ def test_a_network_without_steps_takes_the_samples_of_sequences(run, tmp_path):
     (tmp_path / "data.ctf").write_text("\n".join(f"{i // 4} {row}" for i, row in enumerate(rows)))
     for found, expected in zip(numbers("makeMode=false"), single, strict=True):
         assert found == pytest.approx(expected, rel=1e-5)
+
+
+def test_what_runs_is_profiled_on_request(run, tmp_path):
+    assert run("command=Train", "profilerEnabled=true", f"WorkDir={tmp_path}/work")[0] == 0
+    assert len(list((tmp_path / "work" / "profiler").glob("*_summary_*"))) == 1

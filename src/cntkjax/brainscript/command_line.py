@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
+from ..debugging import enable_profiler, start_profiler, stop_profiler
 from ..device import cpu, gpu, try_set_default_device
+from ..parallel import workers
 from ..sgd import ConfigError
 from ..sgd.keys import nearest
 from .actions.running import run_commands
@@ -15,7 +18,9 @@ from .configuration.files import COMMAND_LINE
 from .describe import describe
 from .log import Log
 
-_TOP_LEVEL = ("command", "precision", "deviceId", "modelPath", "stderr", "currentDirectory", "parallelTrain")
+_TOP_LEVEL = (
+    "command", "precision", "deviceId", "modelPath", "stderr", "currentDirectory", "parallelTrain", "profilerEnabled",
+)  # fmt: skip
 _INTERRUPTED = 130  # as of a program that SIGINT ends
 
 USAGE = """\
@@ -62,9 +67,24 @@ def run(arguments: Sequence[str], describes: bool = False) -> None:
         log.arguments(arguments)
         for warning in _misspelt(root):
             log.warn(warning)
-        run_commands(root, log)
+        with _profiled(root):
+            run_commands(root, log)
     finally:
         log.close()
+
+
+@contextmanager
+def _profiled(root: Block) -> Iterator[None]:
+    """Profile what runs inside, if ``profilerEnabled`` says so: the files are in the folder profiler of ``WorkDir``."""
+    if not root.flag("profilerEnabled", False) or workers.rank():
+        yield
+        return
+    start_profiler(os.path.join(root.file("WorkDir", "."), "profiler"))
+    enable_profiler()
+    try:
+        yield
+    finally:
+        stop_profiler()
 
 
 def _misspelt(root: Block) -> Iterator[str]:

@@ -128,6 +128,15 @@ def _label_stream(kind: str, streams: Mapping[str, Record]) -> tuple[str, dict[s
     return name, {"dim": stream.dim, **key}
 
 
+def script_path(file: str, script: str, folder: str = "") -> str:
+    """Path of a file that a script lists: `.../` is the script's own folder, and other relative names are in `folder`.
+
+    >>> script_path(".../a.mfc", "data/train.scp"), script_path("a.mfc", "data/train.scp", "/speech")
+    ('data/a.mfc', '/speech/a.mfc')
+    """
+    return os.path.join(os.path.dirname(script), file[4:]) if file.startswith(".../") else os.path.join(folder, file)
+
+
 @register_deserializer("HTKFeatureDeserializer")
 class HTKFeatures(UtteranceDeserializer):
     """Features of one stream, opened from a description that ``HTKFeatureDeserializer`` returns.
@@ -141,7 +150,7 @@ class HTKFeatures(UtteranceDeserializer):
         self.broadcasts = bool(definition["expandToUtterance"])
         self._left, self._right = definition["contextWindow"]
         self._dim = int(definition["dim"])
-        self._files = list(self._script(definition["scpFile"]))
+        self._files = list(self._script(definition["scpFile"], definition.get("prefixPathInSCP", "")))
         self.names = [utterance for utterance, *_ in self._files]
         self.frames = np.array([last - first + 1 for _, _, first, last in self._files], np.int64)
         width = self._dim * (self._left + 1 + self._right)
@@ -149,8 +158,8 @@ class HTKFeatures(UtteranceDeserializer):
         self.streams = [StreamInformation(name, 0, "dense", np.float32, (width,), defines)]
         self.num_chunks = len(self.chunks)
 
-    def _script(self, path: str) -> Iterator[tuple[str, str, int, int]]:
-        """Name, file, first and last frame of each utterance."""
+    def _script(self, path: str, folder: str) -> Iterator[tuple[str, str, int, int]]:
+        """Name, file, first and last frame of each utterance. `folder`: of files with relative names."""
         for number, text in self.lines(path):
             match = _SCRIPT.fullmatch(text)
             if match is None:
@@ -163,9 +172,7 @@ class HTKFeatures(UtteranceDeserializer):
                 )
             if last < first:
                 self.fail(f"the last frame, {last}, precedes the first one, {first}; write [first,last]", number)
-            file = match["file"]
-            if file.startswith(".../"):
-                file = os.path.join(os.path.dirname(path), file[4:])
+            file = script_path(match["file"], path, folder)
             yield utterance_name(match["name"] or file), file, first, last
 
     def read(self, utterances: np.ndarray) -> np.ndarray:

@@ -70,7 +70,7 @@ _MAX_ATTEMPTS = 10  # at a random crop inside of the image; if all fail, the ima
 
 @dataclass(frozen=True)
 class _Crop:
-    """Crops an image, and mirrors half of the random crops. Ranges are (low, high); zero: not used."""
+    """Crops an image, and may mirror half of the images. Ranges are (low, high); zero: not used."""
 
     kind: str
     size: list[int]  # width and height in pixels, or one number for both
@@ -78,6 +78,7 @@ class _Crop:
     area: tuple[float, float]
     aspect: tuple[float, float]
     jitter: bool
+    mirrors: bool
 
     def __call__(self, image: Pixels, random: TransformRandom) -> Pixels:
         width, height = self._crop_size(image, random)
@@ -89,7 +90,7 @@ class _Crop:
         else:
             left, top = (random.integer(n + 1) for n in free)
         part = image[top : top + height, left : left + width]
-        return mirrored(part) if self.kind.startswith("random") and random.uniform(0, 1) < 0.5 else part
+        return mirrored(part) if self.mirrors and random.uniform(0, 1) < 0.5 else part
 
     def _crop_size(self, image: Pixels, random: TransformRandom) -> tuple[int, int]:
         """Width and height."""
@@ -136,7 +137,7 @@ def _crop(description: Mapping[str, Any]) -> Transform:
         raise RuntimeError("sideRatio and areaRatio cannot be specified simultaneously; leave out one of them")
     if jitter not in jitters:
         raise RuntimeError(f"Invalid jitter type: {description['jitterType']}. Use one of {', '.join(jitters)}")
-    return _Crop(kind, size, side, area, aspect, jitter == "uniratio")
+    return _Crop(kind, size, side, area, aspect, jitter == "uniratio", description.get("hflip", kind.startswith("random")))
 
 
 def _range(description: Mapping[str, Any], key: str) -> tuple[float, float]:

@@ -10,6 +10,7 @@ import pytest
 from cntkjax import load_model
 from cntkjax.brainscript.command_line import main
 from tests.brainscript.test_commands import write_data
+from tests.logging.test_tensorboard import events
 
 CONFIG = """
 command = Train
@@ -213,3 +214,12 @@ def test_an_epoch_within_a_long_sequence_has_no_samples(run):
     samples = re.findall(r"\[Training\] ce = (\S+) \* (\d+);.* totalSamplesSeen = (\d+);", log)
     assert [(int(n), int(total)) for _, n, total in samples] == [(25, 25), (0, 25), (25, 50), (0, 50)]
     assert [loss for loss, n, _ in samples if n == "0"] == ["0.00000000"] * 2
+
+
+@pytest.mark.parametrize(("every", "lines"), [(1, 6), (0, 0)])
+def test_losses_are_written_for_tensorboard(run, tmp_path, every, lines):
+    pytest.importorskip("tensorboardX")
+    log = run(f"tensorBoardLogDir={tmp_path}/board", f"tensorBoardNumMBsToLogResult={every}")
+    written = events(tmp_path / "board")
+    assert [value for _, tag, value in written if tag == "summary/avg_loss"] == pytest.approx(losses_of(log), rel=1e-6)
+    assert len([tag for _, tag, _ in written if tag == "minibatch/avg_loss"]) == lines

@@ -33,3 +33,25 @@ def test_images(tmp_path):
     assert values.reshape(3, -1).mean(1).tolist() == [0, 40, 80] and values.shape[-3:] == (3, 4, 4)
     np.testing.assert_array_equal(values, new["features"].asarray())
     assert np.squeeze(old["labels"].asarray()).tolist() == [[1, 0], [0, 1], [1, 0]]
+
+
+def test_image_reader_flips_and_changes_colors(tmp_path):
+    Image = pytest.importorskip("PIL.Image")
+    Image.fromarray(np.arange(48, dtype=np.uint8).reshape(4, 4, 3) * 5).save(tmp_path / "0.png")
+    (tmp_path / "map.txt").write_text(f"{tmp_path}/0.png\t0\n" * 20)
+    (tmp_path / "a.cntk").write_text("""
+        reader = [ readerType = ImageReader ; file = "$Map$" ; randomize = none
+            features = [ width = 4 ; height = 4 ; channels = 3 ] ; labels = [ labelDim = 2 ] ]
+    """)
+
+    def images(more):
+        root = load([f"configFile={tmp_path}/a.cntk", f"Map={tmp_path}/map.txt", f"reader=[features=[{more}]]"])
+        return minibatch(root, 20)["features"].asarray().reshape(20, 3, 4, 4)
+
+    original = images("cropType = Center")[0]
+    flips = images("cropType = Center ; hflip = true")
+    mirrored = [np.array_equal(image, original[:, :, ::-1]) for image in flips]
+    assert 0 < sum(mirrored) < 20 and all(m or np.array_equal(image, original) for m, image in zip(mirrored, flips))
+    assert (images("cropType = RandomSide ; hflip = false") == original).all()
+    assert not (images("cropType = Random ; sideRatio = 0.9:0.5") == original).all()  # ranges may descend
+    assert len({image.mean() for image in images("brightnessRadius = 0.3")}) > 10

@@ -73,6 +73,22 @@ def test_frames_of_speech_with_context(speech, capfd, further):
     np.testing.assert_allclose(np.array(found, float), LOSSES, rtol=1e-6)
 
 
+def test_scripts_with_relative_names_and_several_label_files(speech, tmp_path):
+    """prefixPathInSCP and arrays in mlfFileList, and the old key `file` for scripts and labels."""
+    (tmp_path / "plain.scp").write_text((tmp_path / "all.scp").read_text().replace(".../", ""))
+    head, *utterances = re.split(r'(?m)^(?=")', (tmp_path / "all.mlf").read_text())
+    for i, half in enumerate((utterances[:2], utterances[2:])):
+        (tmp_path / f"{i}.mlf").write_text(head + "".join(half))
+    root = load([*speech, "reader=[features=[prefixPathInSCP=$Data$;scpFile=$Data$/plain.scp]]",
+                 "reader=[labels=[mlfFileList=$Data$/0.mlf:$Data$/1.mlf]]"])
+    old = load([*speech, "older=[reader=[readerType=HTKMLFReader;features=[dim=6;file=$Data$/all.scp];"
+                         "labels=[labelDim=2;file=$Data$/all.mlf;labelMappingFile=$Data$/states]]]"])
+    wanted = minibatch(load(speech), 9)
+    for other in (minibatch(root, 9), minibatch(old.block("older"), 9)):
+        for name in ("features", "labels"):
+            np.testing.assert_array_equal(other[name].asarray(), wanted[name].asarray())
+
+
 def test_validation_of_truncated_utterances_has_its_own_number_of_pieces(speech, capfd):
     """As in TIMIT_TrainLSTM, whose log has minibatches of 10 * 10 frames in training, and of 10 in validation."""
     truncated = ["truncated=true", "Train=[SGD=[minibatchSize=4;maxEpochs=1;numMBsToShowResult=1]]",

@@ -18,6 +18,8 @@ def plot(command: Command) -> None:
     path = Path(command.block.file("outputDOTFile", f"{command.model_path}.dot"))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join([*graph(load_network(command.model_path)), ""]), encoding="utf-8")
+    if "renderCmd" in command.block:
+        command.log.warn(f"renderCmd is not run: a configuration starts no process here. Draw with: dot -Tpng -O {path}")
     command.log.line(f"Output network description in dot language to {path}")
 
 

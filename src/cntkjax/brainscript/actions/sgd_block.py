@@ -17,12 +17,15 @@ from .parallel_lines import is_parallel
 
 _BLOCKS = {section[-1].lower(): section for section in SECTIONS if section}
 _NOT_INHERITED = ("tracelevel",)  # of the package's own messages
-_OTHER_NAMES = {  # that public configurations have: the key, and its value
+_OTHER_NAMES = {  # in public configurations and on their page: the key, and its value
     **dict.fromkeys(("blockSizePerWorker", "syncPeriod", "syncFrequencyInFrames"), ("blockSize", "({}) * #workers")),
     "momentumPerSample": ("momentumAsTimeConstant", "{}"),
-    "disableRegInBatchNormalization": ("disableWkInBatchNormal", "{}"),
+    "disableRegInBatchNormalization": ("disableWkInBatchNormal", "{}"), "numPrevLearnRate": ("numPrevLearnRates", "{}"),
 }
-_IGNORED = ("numSubminiBatches", "randomSeedOffset", "executionEngine", "maxTempMemSizeInSamples", "type")
+_IGNORED = (  # here; the last two are for the action itself
+    "numSubminiBatches", "randomSeedOffset", "executionEngine", "maxTempMemSizeInSamples", "type", "tensorBoardLogDir",
+    "tensorBoardNumMBsToLogResult",
+)  # fmt: skip
 
 
 def settings_of(block: Block, model_path: str, log: Log, pieces: int = 0) -> BlockSettings:

@@ -54,7 +54,7 @@ class Evaluation:
         Errors: ConfigError if there are no data.
         """
         source = open_reader(
-            self._reader, once=True, shuffled=False, samples=epoch, piece=size // pieces_of(self._reader)
+            self._reader, once=True, shuffled=False, samples=epoch, piece=size // pieces_of(self._reader), log=log
         )
         inputs = streams_of(self._nodes, source)
         self._network.forget_epoch()

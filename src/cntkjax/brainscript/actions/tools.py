@@ -12,7 +12,7 @@ from .session import Command, named_nodes
 
 
 def dump_nodes(command: Command) -> None:
-    """Write nodes as text, with their values unless printValues = false."""
+    """Write nodes as text, each with a line of its own unless printMetadata = false, and values unless printValues is."""
     block, network = command.block, load_network(command.model_path)
     names = [*network.nodes]
     if "nodeNameRegex" in block:
@@ -21,7 +21,8 @@ def dump_nodes(command: Command) -> None:
     elif "nodeName" in block:
         names = named_nodes(network, block.array("nodeName"), "nodeName")
     path = Path(block.file("outputFile", f"{command.model_path}.__AllNodes__.txt"))
-    lines = [line for name in sorted(names) for line in described(network, name, block.flag("printValues", True))]
+    values, metadata = block.flag("printValues", True), block.flag("printMetadata", True)
+    lines = [line for name in sorted(names) for line in described(network, name, values, metadata)]
     path.write_text("\n".join([*lines, ""]), encoding="utf-8")
     command.log.line(f"{len(names)} nodes are written to {path}")
 

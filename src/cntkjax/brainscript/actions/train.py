@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ...device import cpu, use_default_device
+from ...logging import TensorBoardProgressWriter
 from ...ops import combine
 from ...parallel import workers
 from ...sgd import ConfigError, Epoch
@@ -42,7 +44,7 @@ def train(command: Command) -> None:
         command.log.line("No further training is necessary.")
         return
     reader, piece = command.reader(), minibatch_size(sgd or block)
-    source = open_reader(reader, piece=piece)
+    source = open_reader(reader, piece=piece, log=command.log)
     pieces = pieces_of(reader) if source.truncation_length else 0
     settings = settings_of(block, path, command.log, pieces)
     network, is_restart = _network(command, path)
@@ -55,10 +57,24 @@ def train(command: Command) -> None:
         _precompute(network, command, piece)
     nodes: Any = [network.nodes[name.name] for name in names]
     log = _EpochLog(network, block.block("cvReader"), command.log, names, settings, pieces)
-    BlockRun(
-        settings, nodes, source, streams_of(nodes, source), None, [], function_of(network), log, log.validate,
-        {network.nodes[name]: factor for name, factor in network.rates.items()},
-    ).train()
+    with ExitStack() as stack:
+        BlockRun(
+            settings, nodes, source, streams_of(nodes, source), None, [*_tensorboard(block, settings, nodes, stack)],
+            function_of(network), log, log.validate,
+            {network.nodes[name]: factor for name, factor in network.rates.items()},
+        ).train()
+
+
+def _tensorboard(
+    block: Block, settings: BlockSettings, nodes: Sequence[Any], stack: ExitStack
+) -> Iterator[TensorBoardProgressWriter]:
+    """What writes the event file for TensorBoard, if the block or one around it has tensorBoardLogDir."""
+    sgd = block.block("SGD") or block
+    if (folder := sgd.file("tensorBoardLogDir", "")) and workers.rank() == 0:
+        every = sgd.integer("tensorBoardNumMBsToLogResult", settings["numMBsToShowResult"])
+        writer = TensorBoardProgressWriter(every or None, folder, model=combine(nodes))
+        stack.callback(writer.close)
+        yield writer
 
 
 class _EpochLog(TrainingLog):

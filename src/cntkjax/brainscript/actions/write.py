@@ -28,7 +28,7 @@ def write(command: Command) -> None:
     network = read_or_built(command)
     source = open_reader(
         command.reader(), once=True, shuffled=False, samples=command.block.integer("epochSize", 0),
-        piece=minibatch_size(command.block),
+        piece=minibatch_size(command.block), log=command.log,
     )
     with ExitStack() as stack:
         writers, where = _writers(network, command, stack)

@@ -30,6 +30,7 @@ class Block:
         self._blocks: dict[str, Block] = {}
         self._expanding: set[str] = set()
         self._expanded: dict[Entry, Text] = {}
+        self._asked: dict[str, str] = {}  # names that were looked up, in lower case and as written
         self.add_all(entries)
 
     def add(self, entry: Entry) -> None:
@@ -48,6 +49,7 @@ class Block:
 
     # ---- access
     def __contains__(self, name: str) -> bool:
+        self._asked[name.lower()] = name
         return name.lower() in self._entries
 
     def __iter__(self) -> Iterator[Entry]:
@@ -65,6 +67,7 @@ class Block:
         """The entry of a name, and the block that it is in. In ``a = $a$`` it is that of a block around."""
         key, within = name.lower(), None
         for scope in self.scopes():
+            scope._asked[key] = name
             if entries := scope._entries.get(key):
                 if key not in scope._expanding:
                     return scope, entries[-1]
@@ -100,6 +103,14 @@ class Block:
                 merged.add_all(assignments(inside(entry.value)))
             scope._blocks[name.lower()] = merged
         return scope._blocks[name.lower()]
+
+    def blocks(self, name: str) -> list[Block]:
+        """The blocks of an array of this block itself, ``name = ([...] : [...])``."""
+        value = self.own(name)
+        texts = [] if value is None else elements(value)
+        found = [Block(name, self, assignments(inside(text)), text.at(0)) for text in texts]
+        self._blocks |= {f"{name.lower()}[{i}]": block for i, block in enumerate(found)}
+        return found
 
     def path(self) -> str:
         """The names of the blocks, from the outermost, for messages."""
@@ -230,6 +241,13 @@ class Block:
         """The elements of an array of choices, as spelt there. Errors: ConfigError for another element."""
         value = self.get(name)
         return [] if value is None else [_choice(part, name, choices) for part in elements(value)]
+
+    def unread(self, known: Iterable[str]) -> Iterator[str]:
+        """Warnings for keys of this block, and of those inside it that were used, which were never looked up."""
+        names = [*known]
+        yield from self.unknown([*self._asked.values(), *names])
+        for block in self._blocks.values():
+            yield from block.unread(names)
 
     def unknown(self, known: Iterable[str]) -> Iterator[str]:
         """Warnings for keys of this block that nothing reads, which CNTK ignored, too."""

@@ -32,8 +32,8 @@ class NamedModel:
         return network_of(dict(self.nodes), {role: list(nodes) for role, nodes in self.roles.items()})
 
 
-def described(network: Network, name: str, data: bool) -> Iterator[str]:
-    """A node in one line, and its values."""
+def described(network: Network, name: str, data: bool, metadata: bool = True) -> Iterator[str]:
+    """A node in one line (`metadata`), and its values (`data`)."""
     variable: Any = network.nodes[name]
     inputs = network.inputs.get(name, [])
     dimensions = ",".join(str(max(size, 0)) for size in reversed(variable.shape))
@@ -42,7 +42,8 @@ def described(network: Network, name: str, data: bool) -> Iterator[str]:
     learns = variable.is_parameter
     factor = network.rates.get(name, float(learns))
     gradient = f"   learningRateMultiplier={factor:.6f}  NeedsGradient={str(learns).lower()}" if is_parameter else ""
-    yield f"{name}={network.operations[name]}{suffix}{gradient}"
+    if metadata:
+        yield f"{name}={network.operations[name]}{suffix}{gradient}"
     if data and (variable.is_parameter or variable.is_constant):
         rows = variable.value.reshape(-1, variable.shape[-1] if variable.shape else 1).T
         yield from (" " + " ".join(f"{value:.9g}" for value in row) for row in rows)

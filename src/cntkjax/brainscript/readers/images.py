@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...io import Base64ImageDeserializer, ImageDeserializer, StreamDef, StreamDefs, transforms
-from ..configuration import Block, assignments, elements, inside
+from ..configuration import Block
 
 _INTERPOLATIONS = ("nearest", "linear", "cubic", "lanczos")
 
@@ -17,7 +17,9 @@ def image_reader(block: Block) -> Sequence[Any]:
     for entry in block:
         stream = block.block(entry.name) if entry.is_block else None
         if stream is not None:
-            streams[entry.name] = _label(stream) or _image(stream, [_crop(stream), _scale(stream), *_mean(stream)])
+            streams[entry.name] = _label(stream) or _image(stream, [
+                _crop(stream), _scale(stream), *_color(stream), *_mean(stream)
+            ])
     return [ImageDeserializer(block.existing_file("file"), StreamDefs(**streams))]
 
 
@@ -53,30 +55,31 @@ def _image(stream: Block, steps: list[Any]) -> Any:
 
 def _listed(stream: Block) -> list[Any]:
     """The transforms that a stream lists. Errors: ConfigError for one that there is not."""
-    listed = stream.own("transforms")
     steps: list[Any] = []
-    for text in elements(listed) if listed is not None else []:
-        block = Block("transforms", stream, assignments(inside(text)))
+    for block in stream.blocks("transforms"):
         steps += _TRANSFORMS[block.choice("type", tuple(_TRANSFORMS), "Crop")](block)
     return steps
 
 
 def _crop(block: Block) -> Any:
     """Cropping; ratios are a number, or a range a:b."""
-    size = block.integers("cropSize")
-    return transforms.crop(
-        block.text("cropType", "Center").lower(), size[0] if len(size) == 1 else tuple(size) if size else 0,  # type: ignore[arg-type]
+    size, kind = block.integers("cropSize"), block.text("cropType", "Center").lower()
+    step = transforms.crop(
+        "randomside" if kind == "random" else kind, size[0] if len(size) == 1 else tuple(size) if size else 0,  # type: ignore[arg-type]
         _ratio(block, "sideRatio", "cropRatio"), _ratio(block, "areaRatio"), _ratio(block, "aspectRatio") or 1.0,
         block.text("jitterType", "None").lower(),
     )
+    if "hflip" in block:
+        step["hflip"] = block.flag("hflip", True)
+    return step
 
 
 def _ratio(block: Block, *names: str) -> Any:
     """A ratio or a range; 0 where there is none."""
     for name in names:
         if name in block:
-            numbers = block.numbers(name)
-            return numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1])
+            numbers = sorted(block.numbers(name))
+            return numbers[0] if len(numbers) == 1 else (numbers[0], numbers[-1])
     return 0.0
 
 
@@ -93,15 +96,14 @@ def _mean(block: Block) -> list[Any]:
     return [transforms.mean(block.existing_file("meanFile"))] if block.file("meanFile", "") else []
 
 
-def _color(block: Block) -> Any:
-    return transforms.color(
-        block.number("brightnessRadius", 0), block.number("contrastRadius", 0), block.number("saturationRadius", 0)
-    )
+def _color(block: Block) -> list[Any]:
+    radii = [block.number(f"{name}Radius", 0) for name in ("brightness", "contrast", "saturation")]
+    return [transforms.color(*radii)] if any(radii) else []
 
 
 _TRANSFORMS: dict[str, Callable[[Block], list[Any]]] = {
     "Crop": lambda block: [_crop(block)], "Scale": lambda block: [_scale(block)], "Mean": _mean,
-    "Color": lambda block: [_color(block)], "Transpose": lambda block: [], "Cast": lambda block: [],
+    "Color": _color, "Transpose": lambda block: [], "Cast": lambda block: [],
 }
 
 __all__ = ["base64_deserializer", "image_deserializer", "image_reader"]

@@ -11,25 +11,26 @@ from ...ops.functions import Function
 from ...sgd import ConfigError
 from ...sgd.keys import nearest
 from ...variables import Variable
-from ..configuration import Block, assignments, elements, inside
+from ..configuration import Block
+from ..log import Log
 from .files import FileSource, UtteranceSource
 from .images import base64_deserializer, image_deserializer, image_reader
 from .sentences import Corpus, SentenceSource
 from .speech import feature_deserializers, label_deserializers, lattice_deserializers, speech_deserializers
-from .text import text_deserializer
+from .text import binary_deserializer, text_deserializer
 from .words import language_corpus, understanding_corpus
 
 Deserializer = Callable[[Block], Sequence[Any]]
 Source = FileSource | SentenceSource
 
 DESERIALIZERS: Mapping[str, Deserializer] = {
-    "CNTKTextFormatDeserializer": text_deserializer, "ImageDeserializer": image_deserializer,
-    "Base64ImageDeserializer": base64_deserializer, "HTKFeatureDeserializer": feature_deserializers,
+    "CNTKTextFormatDeserializer": text_deserializer, "CNTKBinaryFormatDeserializer": binary_deserializer,
+    "ImageDeserializer": image_deserializer, "Base64ImageDeserializer": base64_deserializer, "HTKFeatureDeserializer": feature_deserializers,
     "HTKMLFDeserializer": label_deserializers, "LatticeDeserializer": lattice_deserializers,
 }
 READERS: Mapping[str, Deserializer] = {
-    "CNTKTextFormatReader": text_deserializer, "ImageReader": image_reader, "HTKMLFReader": speech_deserializers,
-    "HTKDeserializers": speech_deserializers,
+    "CNTKTextFormatReader": text_deserializer, "CNTKBinaryReader": binary_deserializer, "ImageReader": image_reader,
+    "HTKMLFReader": speech_deserializers, "HTKDeserializers": speech_deserializers,
 }
 CORPORA: Mapping[str, Callable[[Block], Corpus]] = {
     "LMSequenceReader": language_corpus, "LUSequenceReader": understanding_corpus,
@@ -38,20 +39,30 @@ _UNSUPPORTED = (
     "UCIFastReader", "KaldiReader", "Kaldi2Reader", "LibSVMBinaryReader", "DSSMReader", "SparsePCReader",
     "BinaryReader",
 )  # fmt: skip
-_RANDOMIZATION = ("randomize", "randomizationWindow", "sampleBasedRandomizationWindow", "randomizationSeed")
+_WITHOUT_EFFECT = (  # where they stand in public configurations
+    "action", "beginSequence", "cacheBlockSize", "cacheIndex", "elementSize", "endSequence", "hashSequenceKeys",
+    "keepDataInMemory", "labelIn", "labelMappingFile", "labels", "labelType", "miniBatchMode", "mode", "module",
+    "multiThreadedDeserialization", "nbrClass", "numCPUThreads", "pageFilePath", "randomize", "randomizationWindow",
+    "readAhead", "readMethod", "sectionType", "traceLevel", "unk", "useMersenneTwisterRand", "useNumericSequenceKeys",
+    "verbosity", "wfile", "windowSize", "wordMap", "wrecords", "writerType", "wsize",
+)  # fmt: skip
 
 
 def open_reader(
-    block: Block, *, once: bool = False, shuffled: bool = True, samples: int = 0, whole: bool = False, piece: int = 0
+    block: Block, *, once: bool = False, shuffled: bool = True, samples: int = 0, whole: bool = False, piece: int = 0,
+    log: Log | None = None,
 ) -> Source:
     """The source of a reader block.
 
     `once`: it ends after a sweep. `shuffled`: False reads the data in their order, whatever the block says. `samples`:
     it ends after so many, if not 0. `whole`: sequences are whole, whatever the block says. `piece`: the length of the
-    pieces of truncated sequences if the block, and those around it, have none.
+    pieces of truncated sequences if the block, and those around it, have none. `log`: gets warnings for keys that
+    nothing reads.
     Errors: ConfigError for keys and values that cannot be used; those of the source for files that cannot be read.
     """
     source = _sentences(block) or _files(block, once, shuffled, 0 if whole else _truncation(block, piece), whole)
+    for warning in block.unread(_WITHOUT_EFFECT) if log is not None else ():
+        log.warn(warning)
     if samples and isinstance(source, SentenceSource):
         source.begin_epoch(samples)
     elif samples:
@@ -68,7 +79,7 @@ def _sentences(block: Block) -> SentenceSource | None:
 
 def _files(block: Block, once: bool, shuffled: bool, truncation: int, whole: bool) -> FileSource:
     deserializers = _deserializers(block)
-    window = _window(block) if shuffled else {"randomize": False}
+    window = _window(block, deserializers) if shuffled else {"randomize": False}
     options: dict[str, Any] = window | {
         "max_sweeps": 1 if once else INFINITELY_REPEAT, "frame_mode": not whole and _reads_frames(block),
         "randomization_seed": block.integer("randomizationSeed", 0),
@@ -81,11 +92,10 @@ def _files(block: Block, once: bool, shuffled: bool, truncation: int, whole: boo
 
 
 def _deserializers(block: Block) -> list[Any]:
-    listed = block.own("deserializers")
-    if listed is None:
+    listed = block.blocks("deserializers")
+    if not listed:
         return list(_kind(block, "readerType", READERS)(block))
-    blocks = [Block("deserializers", block, assignments(inside(text))) for text in elements(listed)]
-    return [each for one in blocks for each in _kind(one, "type", DESERIALIZERS)(one)]
+    return [each for one in listed for each in _kind(one, "type", DESERIALIZERS)(one)]
 
 
 def _kind(block: Block, key: str, kinds: Mapping[str, Deserializer]) -> Deserializer:
@@ -111,15 +121,16 @@ def _reads_frames(block: Block) -> bool:
     return block.flag("frameMode", is_speech and not block.flag("truncated", False))
 
 
-def _window(block: Block) -> dict[str, Any]:
-    """How sequences are shuffled."""
+def _window(block: Block, deserializers: Sequence[Any]) -> dict[str, Any]:
+    """How sequences are shuffled. Windows are counted in samples, but those of CNTK's text format in chunks."""
     randomize = block.text("randomize", "true").lower()
     if randomize in ("none", "false"):
         return {"randomize": False}
     size = int(randomize) if randomize.isdigit() and int(randomize) > 1 else block.integer("randomizationWindow", 0)
     if not size:
         return {}
-    if block.flag("sampleBasedRandomizationWindow", randomize.isdigit()):
+    has_text = any(each.get("type") == "CNTKTextFormatDeserializer" for each in deserializers)
+    if block.flag("sampleBasedRandomizationWindow", randomize.isdigit() or not has_text):
         return {"randomization_window_in_chunks": 0, "randomization_window_in_samples": size}
     return {"randomization_window_in_chunks": size}
 

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ...io import HTKFeatureDeserializer, HTKMLFDeserializer, LatticeDeserializer, StreamDef, StreamDefs
+from ...io._htk import script_path
 from ...sgd import ConfigError
 from ..configuration import Block
+from ..source import local_path
 
 _GROUPS = ("input", "output")
 _FILE = re.compile(r"(?:[^=]*=)?(.*?)(?:\[\d+,\d+\])?\s*")
@@ -65,54 +67,57 @@ def _deserializer(stream: Block) -> list[Any]:
         raise ConfigError(f"{stream.path()} has {lattices}: HTKMLFReader reads no lattices here. Use deserializers of "
                           "types HTKFeatureDeserializer, HTKMLFDeserializer and LatticeDeserializer, and "
                           "LatticeSequenceWithSoftmax as the criterion")
-    if "mlfFile" in stream or "mlfFileList" in stream:
+    if "mlfFile" in stream or "mlfFileList" in stream or "file" in stream and "labelDim" in stream:
         return [_labels(stream)]
-    return [_features(stream)] if "scpFile" in stream else []
+    return [_features(stream)] if "scpFile" in stream or "file" in stream else []
 
 
 def _features(stream: Block) -> Any:
     """Features, with as many frames beside each as ``dim`` has room for."""
-    script, width = stream.existing_file("scpFile"), stream.integer("dim")
+    script = stream.existing_file("scpFile" if "scpFile" in stream else "file")
+    width, folder = stream.integer("dim"), stream.file("prefixPathInSCP", "")
+    size = _frame_size(script, folder)
     if "contextWindow" in stream:
         left, *more = stream.integers("contextWindow")
         context = left, more[0] if more else left
-        dim = width if width == _frame_size(script) else width // (sum(context) + 1)
+        dim = width if width == size else width // (sum(context) + 1)
     else:
-        dim = _frame_size(script)
-        frames, rest = divmod(width, dim)
+        dim, (frames, rest) = size, divmod(width, size)
         if rest or frames % 2 == 0:
-            raise ConfigError(f"{stream.path()}: dim = {width} is no odd multiple of the {dim} numbers of a frame")
+            raise ConfigError(f"{stream.path()}: dim = {width} is no odd multiple of the {size} numbers of a frame")
         context = frames // 2, frames // 2
     definition = StreamDef(
         shape=dim, scp=script, context=context, broadcast=stream.flag("expandToUtterance", False),
         defines_mb_size=stream.flag("definesMBSize", False),
     )
-    return HTKFeatureDeserializer(StreamDefs(**{stream.name: definition}))
+    found = HTKFeatureDeserializer(StreamDefs(**{stream.name: definition}))
+    found["_deserializers"][0]["input"][stream.name]["prefixPathInSCP"] = folder
+    return found
 
 
-def _frame_size(script: str) -> int:
+def _frame_size(script: str, folder: str) -> int:
     """The number of elements of a frame, from the header of the first file that a script lists."""
     first = next((line for line in Path(script).read_text(encoding="utf-8-sig").splitlines() if line.strip()), "")
     match = _FILE.fullmatch(first)
     file = match[1].strip() if match else ""
-    if file.startswith(".../"):
-        file = os.path.join(os.path.dirname(script), file[4:])
-    if not os.path.isfile(file):
-        raise ConfigError(f"{script} lists {file or 'nothing'} first, which is no file here: set DataDir, or run in "
+    path = script_path(file, script, folder)
+    if not os.path.isfile(path):
+        raise ConfigError(f"{script} lists {path or 'nothing'} first, which is no file here: set DataDir, or run in "
                           "the folder of the data (currentDirectory=)")
-    with open(file, "rb") as opened:
+    with open(path, "rb") as opened:
         header = opened.read(12)
     if len(header) < 12:
-        raise ConfigError(f"{file} is no HTK file")
+        raise ConfigError(f"{path} is no HTK file")
     size: int = struct.unpack(">iihh", header)[2] // 4
     return max(size, 1)
 
 
 def _labels(stream: Block) -> Any:
-    files = stream.file("mlfFile") if "mlfFile" in stream else stream.file("mlfFileList")
-    listed: str | list[str] = files
-    if "mlfFileList" in stream:
-        listed = [line.strip() for line in Path(files).read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+    key = next((key for key in ("mlfFile", "mlfFileList") if key in stream), "file")
+    listed = [local_path(name) for name in (stream.array(key) if key == "mlfFileList" else [stream.text(key)])]
+    if key == "mlfFileList" and len(listed) == 1:  # a file that lists them
+        content = Path(listed[0]).read_text(encoding="utf-8-sig")
+        listed = [line.strip() for line in content.splitlines() if line.strip()]
     dim = stream.integer("labelDim") if "labelDim" in stream else stream.integer("dim")
     definition = StreamDef(shape=dim, mlf=listed, defines_mb_size=stream.flag("definesMBSize", False))
     found = HTKMLFDeserializer(

@@ -1,11 +1,11 @@
-"""CNTKTextFormatReader."""
+"""CNTKTextFormatReader and CNTKBinaryReader."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from ...io import CTFDeserializer, StreamDef
+from ...io import CBFDeserializer, CTFDeserializer, StreamDef
 from ..configuration import Block
 
 _OPTIONS = ("maxErrors", "chunkSizeInBytes")
@@ -35,4 +35,20 @@ def text_deserializer(block: Block) -> Sequence[Any]:
     return [description]
 
 
-__all__ = ["text_deserializer"]
+def binary_deserializer(block: Block) -> Sequence[Any]:
+    """The deserializer of a file in CNTK's binary format, whose streams may get other names."""
+    description, inputs = CBFDeserializer(block.existing_file("file")), block.block("input")
+    for entry in inputs or ():
+        assert inputs is not None
+        stream = inputs.block(entry.name)
+        assert stream is not None
+        named = {"alias": stream.text("alias", entry.name) if "alias" in stream else entry.name}
+        sized = {"dim": stream.integer("dim")} if "dim" in stream else {}
+        form = {"format": stream.text("format").lower()} if "format" in stream else {}
+        description["input"][entry.name] = {
+            **named, **sized, **form, "definesMBSize": stream.flag("definesMBSize", False)
+        }
+    return [description]
+
+
+__all__ = ["binary_deserializer", "text_deserializer"]
