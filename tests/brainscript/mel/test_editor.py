@@ -148,3 +148,46 @@ def test_a_snippet_of_a_file_is_added_to_a_model(paths):
     assert "Top" not in network.nodes and network.nodes["Wide.Y"].shape[-2:] in ((5,), (5, 1), (1, 5))
     with pytest.raises(ConfigError, match="there is no section 'frist': did you mean 'first'"):
         edited(paths, f'LoadNDLSnippet(m, "{folder}/more.ndl", section=frist)')
+
+
+def test_nodes_are_copied_between_models(paths):
+    """As the manual says: names begin with that of a model, and later models do not become the default one."""
+    network = edited(paths, """
+        other = [
+            features = Input(3, tag=feature) ; V = Parameter(4, 3) ; U = Parameter(4, 3) ; T = Times(V, features)
+            Y = Sigmoid(T) ; Z = Times(U, features)
+        ]
+        Copy(L1.W, other.V, copy=value)
+        Copy(other.V, other.U, copy=value)
+        Copy(other.Y, New.Y)
+        Copy(other.T, New.T)
+        Copy(other.V, New.V)
+        SetInput(New.T, 0, New.V)
+        SetInput(New.T, 1, features)
+        SetInput(New.Y, 0, New.T)
+        SetInput(L2.T, 1, New.Y)
+        SaveModel(other, "$path$")
+    """.replace("$path$", f"{paths[1]}/other.dnn"))
+    assert network.inputs["L2.T"] == ["L2.W", "New.Y"] and "V" not in network.nodes
+    other = load_network(str(paths[1] / "other.dnn"))
+    for copy in (value(network, "New.V"), value(other, "V"), value(other, "U")):
+        np.testing.assert_array_equal(copy, value(paths[0], "L1.W"))
+
+
+def test_one_node_is_copied_to_several_and_all_of_a_model_to_another(paths):
+    script = """
+        m2 = LoadModel("$path$")
+        ten = Parameter(4, 3, init=fixedValue, value=10)
+        Copy(ten, m2.L1.*W, copy=value)
+        Copy(m2.*, *)
+    """.replace("$path$", f"{paths[1]}/old.dnn")
+    network = edited(paths, script)
+    assert (value(network, "L1.W") == 10).all() and network.inputs["L1.T"] == ["L1.W", "features"]
+    np.testing.assert_array_equal(value(network, "L2.W"), value(paths[0], "L2.W"))
+    assert run(network, "L2.P").shape == run(paths[0], "L2.P").shape
+
+
+def test_a_layer_that_is_overwritten_keeps_its_other_inputs(paths):
+    network = edited(paths, "S = Layer(L1.Y, 4, 4)\nS2 = Layer(S, 4, 4)\nSetInput(L2.T, 1, S2.Y)\nCopy(S.*, S2.*)")
+    assert network.inputs["S2.T"] == ["S2.W", "S.Y"]
+    np.testing.assert_array_equal(value(network, "S2.W"), value(network, "S.W"))

@@ -35,7 +35,7 @@ class Editor:
         read_macros(self.reader, None, scope)
         self.evaluator = Description(scope, precision, 0).evaluator
         self.models: dict[str, NamedModel] = {}
-        self.default = ""
+        self.default, self.is_chosen = "", False  # the default model; whether SetDefaultModel named it
         self.frames: dict[str, Frame] = {}
 
     def run(self) -> None:
@@ -54,12 +54,16 @@ class Editor:
         """Add the nodes that a part of the script describes in NDL to the default model."""
         content = re.sub(r"[^\n]", " ", self.text.content[:begin]) + self.text.content[begin:end]
         section = self.reader.read(Text(self.text.name, content, self.text.origin))
+        for name, snippet in section.sections.items():
+            self.enter(name, NamedModel())
+            self.extend(name, snippet)
         if section.statements:
-            self.extend(self.model_at(Place(self.text, begin)), section)
+            self.model_at(Place(self.text, begin))
+            self.extend(self.default, section)
 
-    def extend(self, model: NamedModel, section: Section) -> None:
-        """Add the nodes of statements to the default model."""
-        frame = self.frames.setdefault(self.default, Frame("", {}, {}))
+    def extend(self, name: str, section: Section) -> None:
+        """Add the nodes of statements to a model."""
+        model, frame = self.models[name.lower()], self.frames.setdefault(name.lower(), Frame("", {}, {}))
         frame.values |= {name.lower(): node for name, node in model.nodes.items()}
         frame.statements |= section.statements
         frame.names |= section.names
@@ -85,15 +89,20 @@ class Editor:
 
     def find(self, pattern: str, command: EditLine) -> dict[str, NetNode]:
         """The nodes whose names match a pattern with ``*``, in any case; at least one."""
-        model = self.model_at(command.place)
-        prefix, _, rest = pattern.partition(".")
-        if prefix.lower() in self.models and rest and pattern not in model.nodes:
-            model, pattern = self.models[prefix.lower()], rest
+        model, pattern = self.in_model(pattern, command)
         expression = re.compile(re.escape(pattern).replace(r"\*", ".*"), re.IGNORECASE)
         found = {name: node for name, node in model.nodes.items() if expression.fullmatch(name)}
         if not found:
             raise command.error(f"no node is called '{pattern}'{did_you_mean(pattern, model.nodes)}")
         return found
+
+    def in_model(self, pattern: str, command: EditLine) -> tuple[NamedModel, str]:
+        """The model that a pattern begins with, by default the default one, and the rest: all nodes if there is none."""
+        model = self.model_at(command.place)
+        name, _, rest = pattern.partition(".")
+        if name.lower() in self.models and pattern not in model.nodes:
+            return self.models[name.lower()], rest or "*"
+        return model, pattern
 
     def one(self, name: str, command: EditLine) -> NetNode:
         """The one node of a name."""
@@ -126,21 +135,21 @@ class Editor:
         name, path, section = command.argument(0), command.argument(1), command.options.get("section", "")
         if name.lower() not in self.models:
             self.enter(name, NamedModel())
-        self.default = name.lower()
         found = self.reader.read(expanded(include_file(path, command.place), self.scope))
         if section and section.lower() not in found.sections:
             raise command.error(f"there is no section '{section}'{did_you_mean(section, found.sections)}")
         chosen = found.sections[section.lower()] if section else chosen_statements(found)
-        self.extend(self.models[self.default], chosen)
+        self.extend(name, chosen)
 
     def enter(self, name: str, model: NamedModel) -> None:
         self.models[name.lower()] = model
-        self.default = name.lower()
-        self.frames.pop(self.default, None)
+        self.frames.pop(name.lower(), None)
+        if not self.is_chosen:
+            self.default = name.lower()
 
     def set_default(self, command: EditLine) -> None:
         self.named_model(command.argument(0), command)
-        self.default = command.argument(0).lower()
+        self.default, self.is_chosen = command.argument(0).lower(), True
 
     def unload(self, command: EditLine) -> None:
         self.named_model(command.argument(0), command)
@@ -231,22 +240,25 @@ class Editor:
             model.nodes = {node.name if each is node else key: each for key, each in model.nodes.items()}
 
     def copy(self, command: EditLine) -> None:
-        model = self.model_at(command.place)
-        found = self.find(command.argument(0), command)
-        source, target = command.argument(0), command.argument(1)
-        copies = {id(node): (node, _substituted(source, target, name)) for name, node in found.items()}
-        self.copy_nodes(copies, model, command.options.get("copy", "all").lower() == "value", command)
+        found, source = self.find(command.argument(0), command), self.in_model(command.argument(0), command)[1]
+        model, target = self.in_model(command.argument(1), command)
+        targets = [*self.find(command.argument(1), command)] if "*" in target and "*" not in source else [target]
+        for each in targets:
+            copies = {id(node): (node, _substituted(source, each, name)) for name, node in found.items()}
+            self.copy_nodes(copies, model, command)
 
     def copy_subtree(self, command: EditLine) -> None:
-        root = self.one(command.argument(0), command)
         target = self.named_model(command.argument(1), command)
         prefix = command.argument(2) if len(command.arguments) > 2 else ""
-        self.copy_nodes({id(n): (n, prefix + n.name) for n in reachable([root])}, target, False, command)
+        for root in self.find(command.argument(0), command).values():
+            self.copy_nodes({id(n): (n, prefix + n.name) for n in reachable([root])}, target, command)
 
-    def copy_nodes(
-        self, nodes: dict[int, tuple[NetNode, str]], model: NamedModel, values: bool, command: EditLine
-    ) -> None:
-        """Copies under other names; links between the nodes become links between the copies."""
+    def copy_nodes(self, nodes: dict[int, tuple[NetNode, str]], model: NamedModel, command: EditLine) -> None:
+        """Copies under other names; links between the nodes become links between the copies.
+
+        A node that is there already keeps its other inputs; with ``copy=value`` it only gets the values.
+        """
+        values = command.options.get("copy", "all").lower() == "value"
         copies: dict[int, NetNode] = {}
         for key, (node, name) in nodes.items():
             if node.operation == "LearnableParameter":
@@ -255,10 +267,14 @@ class Editor:
                 copies[key] = NetNode(node.operation, name, None, node.options, node.place, variable=node.variable)
                 copies[key].originals = node.originals or node.operands()
         for key, copy in copies.items():
+            before = model.nodes.get(copy.name)
             if copy.inputs is None:
-                copy.inputs = [copies.get(id(each), each) for each in nodes[key][0].operands()]
-            if copy.name in model.nodes:
-                self.replace(model.nodes[copy.name], copy)
+                inputs = nodes[key][0].operands()
+                kept = before.operands() if before is not None else []
+                others = kept if len(kept) == len(inputs) else inputs
+                copy.inputs = [copies.get(id(each), other) for each, other in zip(inputs, others, strict=True)]
+            if before is not None:
+                self.replace(before, copy)
             elif values:
                 raise command.error(f"there is no node '{copy.name}' to copy values to")
             model.nodes[copy.name] = copy
