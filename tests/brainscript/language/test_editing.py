@@ -101,7 +101,7 @@ def test_a_loop_is_cloned_as_a_loop(model):
     before, path = model(LOOP)
     network = build(f"""
         old = BS.Network.Load ("{path}")
-        f = BS.Network.CloneFunction (old.x, old.y)
+        f = CloneFunction (old.x, old.y)
         features = Input {{2}}
         y = f (2 .* features)
         outputNodes = (y)
