@@ -85,6 +85,14 @@ def test_the_program_of_a_network_by_sizes_makes_the_same_nodes(folder):
     assert nodes["CrossEntropyWithSoftmax"].parameters[0].shape in ((1, 2), (3, 2), (1, 3), (2, 3))
 
 
+def test_the_program_is_that_of_the_command_which_is_listed_first(folder):
+    (folder / "a.cntk").write_text(CONFIGURATION.replace("{builder}", SIMPLE) + f"other = [ action = train\n{NDL} ]\n"
+                                   "SGD = [ maxEpochs = 1 ; learningRatesPerSample = 0.1 ]\n"
+                                   "reader = [ readerType = CNTKTextFormatReader ; file = x ; input = [ x = [ dim = 2 ] ] ]")
+    assert "The command train" in program_of(["configFile=a.cntk"])
+    assert "The command other" in program_of(["configFile=a.cntk", "command=test:other:train"])
+
+
 def test_the_command_prints_the_program(folder, capsys):
     (folder / "a.cntk").write_text(CONFIGURATION.replace("{builder}", NDL))
     assert cli(["port", "a.cntk", "train=[SGD=[maxEpochs=7]]"]) == 0

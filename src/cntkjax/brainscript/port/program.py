@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ...sgd import ConfigError
 from ...sgd.keys import KEYS
-from ..actions.building import built, has_builder
+from ..actions.building import built, command_blocks, has_builder
 from ..actions.session import Command
 from ..building import recorded
 from ..configuration import Block, load
@@ -18,17 +18,18 @@ from .recorder import Recorder
 
 
 def program_of(arguments: Sequence[str]) -> str:
-    """The program for the first command of a configuration that trains a network.
+    """The program for the first command that trains a network: of those that ``command`` lists, or of all.
 
     `arguments`: those of CNTK's command line.
 
     Errors: ConfigError for what cannot be used, or cannot be written as a program.
     """
     root = load(arguments)
-    for entry in root:
-        block = root.block(entry.name) if entry.is_block else None
+    listed = [name for name in root.array("command") if name in root]
+    for name in [*listed, *(block.name for block in command_blocks(root))]:
+        block = root.block(name)
         if block is not None and _trains(block):
-            return _program(Command(block, Log()), entry.name)
+            return _program(Command(block, Log()), name)
     raise ConfigError("the configuration has no command that trains a network")
 
 

@@ -40,11 +40,12 @@ _UNSUPPORTED = (
     "BinaryReader",
 )  # fmt: skip
 _WITHOUT_EFFECT = (  # where they stand in public configurations
-    "action", "beginSequence", "cacheBlockSize", "cacheIndex", "elementSize", "endSequence", "hashSequenceKeys",
-    "keepDataInMemory", "labelIn", "labelMappingFile", "labels", "labelType", "miniBatchMode", "mode", "module",
-    "multiThreadedDeserialization", "nbrClass", "numCPUThreads", "pageFilePath", "randomize", "randomizationWindow",
-    "readAhead", "readMethod", "sectionType", "traceLevel", "unk", "useMersenneTwisterRand", "useNumericSequenceKeys",
-    "verbosity", "wfile", "windowSize", "wordMap", "wrecords", "writerType", "wsize",
+    "action", "beginSequence", "cacheBlockSize", "cacheIndex", "dim", "elementSize", "endSequence", "format",
+    "hashSequenceKeys", "keepDataInMemory", "labelDim", "labelIn", "labelMappingFile", "labels", "labelType",
+    "miniBatchMode", "mode", "module", "multiThreadedDeserialization", "nbrClass", "nbruttsineachrecurrentiter",
+    "numCPUThreads", "pageFilePath", "randomize", "randomizationWindow", "readAhead", "readerType", "readMethod",
+    "sectionType", "traceLevel", "truncationLength", "type", "unk", "useMersenneTwisterRand",
+    "useNumericSequenceKeys", "verbosity", "wfile", "windowSize", "wordMap", "wrecords", "writerType", "wsize",
 )  # fmt: skip
 
 
