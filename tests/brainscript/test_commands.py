@@ -136,15 +136,29 @@ def test_training_goes_on_from_the_last_checkpoint(run, tmp_path):
     assert "Final model exists" in run("command=Train")[1]
     for name in ("net.dnn", "net.dnn.ckp"):
         (tmp_path / "models" / name).unlink()
-    _, log = run("command=Train", "Train=[SGD=[keepCheckPointFiles=true]]")  # epoch 2 has no state any more
-    assert len(epochs(log)) == 3
+    run("command=Train", "makeMode=false", "Train=[SGD=[keepCheckPointFiles=true]]")
     for name in ("net.dnn", "net.dnn.ckp"):
         (tmp_path / "models" / name).unlink()
     _, log = run("command=Train")
     assert "Starting from checkpoint. Loading network from" in log
     assert [(number, loss) for number, loss, _, _ in epochs(log)] == [(3, pytest.approx(LOSSES[2], rel=1e-5))]
+    assert "totalSamplesSeen = 150" in log
     np.testing.assert_array_equal(load_model(tmp_path / "models" / "net.dnn").find_by_name("W0").value, whole)
     assert len(epochs(run("command=Train", "makeMode=false")[1])) == 3
+
+
+def test_training_goes_on_from_a_model_without_a_state(run, tmp_path):
+    """As in CNTK's log of ParallelTraining/AsynchronousSGD, whose run begins with a model.1 that was copied there."""
+    run("command=Train", "Train=[SGD=[maxEpochs=1;momentumAsTimeConstant=0]]")
+    (tmp_path / "models" / "net.dnn").rename(tmp_path / "models" / "net.dnn.1")
+    (tmp_path / "models" / "net.dnn.ckp").unlink()
+    _, log = run("command=Train", "Train=[SGD=[momentumAsTimeConstant=0]]")
+    assert "Checkpoint file is missing. Parameter-learning state (such as momentum) will be reset." in log
+    (second, third), resumed = epochs(log), load_model(tmp_path / "models" / "net.dnn").find_by_name("W0").value
+    assert (second[0], third[0]) == (2, 3) and "totalSamplesSeen = 100" in log
+    whole = epochs(run("command=Train", "makeMode=false", "Train=[SGD=[momentumAsTimeConstant=0]]")[1])
+    assert [second, third] == whole[1:]  # the data are those of these epochs
+    np.testing.assert_array_equal(load_model(tmp_path / "models" / "net.dnn").find_by_name("W0").value, resumed)
 
 
 def test_validation_data_and_cv(run):

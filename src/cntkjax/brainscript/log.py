@@ -151,10 +151,12 @@ class TrainingLog(Observer):
         self._epoch: Epoch | None = None
         self._methods = methods
 
+    def resumes(self, samples: int) -> None:
+        """Count what was seen before."""
+        self._samples_seen = samples
+
     def begins(self, epoch: Epoch, momentum: float) -> None:
         """Log the rate and the momentum."""
-        if not self._samples_seen and self._epoch_size:
-            self._samples_seen = self._epoch_size * (epoch.number - 1)
         constant = -1 / math.log(momentum) if momentum else 0.0
         self._log.line(
             f"Starting Epoch {epoch.number}: learning rate per sample = {epoch.rate:f}  effective momentum = "

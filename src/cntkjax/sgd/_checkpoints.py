@@ -63,13 +63,20 @@ class Checkpoints:
 
     def last_epoch(self) -> int:
         """The last epoch that has a checkpoint; 0 if none has."""
+        return broadcast("the last checkpoint", max(self._numbers(checkpoint.SUFFIX), default=0))
+
+    def last_model(self) -> int:
+        """The last epoch that has a model, perhaps without a state; 0 is one to begin with, -1 none at all."""
+        return broadcast("the last model", max(self._numbers(""), default=-1))
+
+    def _numbers(self, suffix: str) -> list[int]:
+        """The epochs that have files with a suffix."""
         if self._path is None:
-            return 0
+            return []
         path = Path(self._path)
-        numbered = re.compile(re.escape(path.name) + rf"\.(\d+){re.escape(checkpoint.SUFFIX)}")
+        numbered = re.compile(re.escape(path.name) + rf"\.(\d+){re.escape(suffix)}")
         names = os.listdir(path.parent) if path.parent.is_dir() else []
-        last = max((int(m[1]) for name in names if (m := numbered.fullmatch(name))), default=0)
-        return broadcast("the last checkpoint", last)
+        return [int(m[1]) for name in names if (m := numbered.fullmatch(name))]
 
     def resume(self, trainer: Trainer, source: SessionSource) -> History:
         """Restore the last checkpoint, if there is one; returns the history up to it.

@@ -11,6 +11,9 @@ from .history import Epoch
 class Observer:
     """Gets the events of a run, in this order in each epoch; a subclass defines the methods that it needs."""
 
+    def resumes(self, samples: int) -> None:
+        """Called first, with the samples that a run which goes on from a checkpoint has seen."""
+
     def begins(self, epoch: Epoch, momentum: float) -> None:
         """Called before an epoch, whose losses are not known yet; the momentum is that of a sample."""
 

@@ -41,7 +41,8 @@ class BlockRun:
     """One training. For the arguments see `SGD.train`. What can be checked before it runs is checked here.
 
     `validate`: returns loss and metrics on validation data, in minibatches of a size; otherwise `cv_source` has them.
-    `factors`: of the learning rate, by parameters.
+    `factors`: of the learning rate, by parameters. `trained`: epochs that the model was trained in already, if there
+    is no checkpoint of them: then the run goes on after them, without their momentum.
     `observer`: gets what happens; then the last epoch's checkpoint is modelPath itself, as on CNTK's command line.
     Errors: as of `SGD.train`.
     """
@@ -50,10 +51,10 @@ class BlockRun:
         self, settings: BlockSettings, criterion: Criterion, source: Data, inputs: Inputs | None,
         cv_source: Data | None, writers: ProgressWriter | Sequence[ProgressWriter] | None, model: Function | None,
         observer: Observer | None = None, validate: Callable[[int], Sequence[float]] | None = None,
-        factors: Factors = MappingProxyType({}),
+        factors: Factors = MappingProxyType({}), trained: int = 0,
     ) -> None:
         self._observer = observer or Observer()
-        self._settings, self._epochs = settings, settings.required("maxEpochs")
+        self._settings, self._epochs, self._trained = settings, settings.required("maxEpochs"), trained
         if settings["autoAdjustLR"] != "searchBeforeEpoch" and settings.rates is None:
             raise ConfigError("the SGD block has no learning rate: give learningRatesPerSample or learningRatesPerMB, "
                               "or autoAdjustLR = searchBeforeEpoch")
@@ -121,7 +122,11 @@ class BlockRun:
         if self._settings["traceLevel"] and workers.rank() == 0:
             print(self._settings.describe())
         with self._checkpoints:
-            self._history = self._checkpoints.resume(self._trainer, self._source)
+            if self._trained:
+                self._history = self._after(self._trained)
+            else:
+                self._history = self._checkpoints.resume(self._trainer, self._source)
+            self._observer.resumes(sum(epoch.samples for epoch in self._history))
             size = self._settings["epochSize"]
             self._meter.begin_session(len(self._history) * size, self._epochs * size or None)
             while len(self._history) < self._epochs and not self._history.ended_early:
@@ -131,6 +136,14 @@ class BlockRun:
                 copy = self._checkpoints.copy(best.number, name)
                 self._observer.copies(name, best.number, self._checkpoints.file(best.number), copy)
         return self._history
+
+    def _after(self, epochs: int) -> History:
+        """A history of epochs of which nothing is known; the data go on after them."""
+        if not begins_anew(self._source):
+            position = epochs * self._epoch_size()
+            self._source.restore_from_checkpoint(dict.fromkeys(self._source.get_checkpoint_state(), position))
+        size = self._settings["minibatchSize"]
+        return History([Epoch(i + 1, 0, 0, math.inf, None, 0.0, 1.0, size.at(i)) for i in range(epochs)])
 
     def _best(self) -> dict[str, Epoch]:
         """The best epoch by each criterion, if their models are to be kept."""

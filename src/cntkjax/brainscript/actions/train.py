@@ -47,21 +47,24 @@ def train(command: Command) -> None:
     source = open_reader(reader, piece=piece, log=command.log)
     pieces = pieces_of(reader) if source.truncation_length else 0
     settings = settings_of(block, path, command.log, pieces)
-    network, is_restart = _network(command, path)
+    start, trained = _start(path)
+    network = _network(command, start)
     names = _criteria(network, settings)
     _describe(network, names, command)
     if line := initialization(settings):
         command.log.line(line)
         command.log.line()
-    if network.statistics and not is_restart:
+    if network.statistics and not start:
         _precompute(network, command, piece)
+    if trained:
+        command.log.line("Warning: Checkpoint file is missing. Parameter-learning state (such as momentum) will be reset.")
     nodes: Any = [network.nodes[name.name] for name in names]
     log = _EpochLog(network, block.block("cvReader"), command.log, names, settings, pieces)
     with ExitStack() as stack:
         BlockRun(
             settings, nodes, source, streams_of(nodes, source), None, [*_tensorboard(block, settings, nodes, stack)],
             function_of(network), log, log.validate,
-            {network.nodes[name]: factor for name, factor in network.rates.items()},
+            {network.nodes[name]: factor for name, factor in network.rates.items()}, trained,
         ).train()
 
 
@@ -110,11 +113,17 @@ class _EpochLog(TrainingLog):
         return sums.averages()
 
 
-def _network(command: Command, path: str) -> tuple[Network, bool]:
-    """The network, and whether it goes on from a checkpoint: then its values are read later."""
-    last = Checkpoints(path, keep_all=True).last_epoch()
-    start = f"{path}.{last}"
-    if Path(start).is_file():
+def _start(path: str) -> tuple[str, int]:
+    """The model to begin with, "" for a new one, and the epochs that it was trained in if there is no state of them."""
+    checkpoints = Checkpoints(path, keep_all=True)
+    state, model = checkpoints.last_epoch(), checkpoints.last_model()
+    last = state if 0 < state >= model - 1 else model
+    return (f"{path}.{last}", last if last != state else 0) if Path(f"{path}.{last}").is_file() else ("", 0)
+
+
+def _network(command: Command, start: str) -> Network:
+    """The network of a model, or a new one."""
+    if start:
         command.log.line(f"Starting from checkpoint. Loading network from '{start}'.")
         network = load_network(start)
     else:
@@ -124,7 +133,7 @@ def _network(command: Command, path: str) -> tuple[Network, bool]:
     device = "CPU" if use_default_device() == cpu() else "GPU"
     command.log.line(f"Model has {len(network.nodes)} nodes. Using {device}.")
     command.log.line()
-    return network, Path(start).is_file()
+    return network
 
 
 def _criteria(network: Network, settings: BlockSettings) -> list[Criterion]:
