@@ -190,7 +190,8 @@ def network_of(members: dict[str, NetNode], roles: dict[str, list[NetNode]], pre
     found.operations = {name: node.operation for name, node in nodes.items()}
     found.inputs = {name: [each.name for each in node.operands()] for name, node in nodes.items()}
     found.statistics = {
-        name: (node.operation, node.operands()[0].name) for name, node in nodes.items() if node.operation in PRECOMPUTED
+        name: (node.operation, node.operands()[0].name) for name, node in nodes.items()
+        if node.operation in PRECOMPUTED and (node.variable is None or "awaitsData" in node.options)
     }
     rates = {name: node.options.get("learningRateMultiplier", 1.0) for name, node in nodes.items()}
     found.rates = {name: float(rate) for name, rate in rates.items() if rate not in (0, 1)}

@@ -223,3 +223,26 @@ def test_losses_are_written_for_tensorboard(run, tmp_path, every, lines):
     written = events(tmp_path / "board")
     assert [value for _, tag, value in written if tag == "summary/avg_loss"] == pytest.approx(losses_of(log), rel=1e-6)
     assert len([tag for _, tag, _ in written if tag == "minibatch/avg_loss"]) == lines
+
+
+def test_statistics_that_an_edit_adds_are_computed_before_training_and_those_of_the_model_are_kept(run, tmp_path):
+    """As the manual of MEL says of its example, which normalizes the input of a trained model."""
+    run("Train=[SGD=[maxEpochs=1]]")
+    edit = """
+        m = LoadModel("{}", format=cntk)
+        centre = Mean(features) ; centered = Minus(features, centre)
+        SetInput(z.PlusArgs[0], 1, centered)
+        SaveModel("{}")
+    """
+    (tmp_path / "a.mel").write_text(edit.format("net.dnn", "between.dnn"))
+    (tmp_path / "b.mel").write_text('m = LoadModel("between.dnn")\nSaveModel("new.dnn.0")')
+    (tmp_path / "c.mel").write_text('m = LoadModel("new.dnn")\nSaveModel("last.dnn.0")')
+    for name in "ab":
+        run("command=Edit", f"Edit=[action=edit;editPath={name}.mel]")
+    log = run("modelPath=new.dnn")
+    assert "Precomputing --> 1 PreCompute nodes found." in log
+    rows = np.array([re.findall(r"-?[\d.]+", row) for row in Path("data.ctf").read_text().splitlines()], float)
+    (mean,) = (each.value for each in load_model("new.dnn").constants if each.name == "centre")
+    np.testing.assert_allclose(mean, rows[:, :2].mean(0), rtol=1e-5)
+    run("command=Edit", "Edit=[action=edit;editPath=c.mel]")
+    assert "PreCompute nodes found" not in run("modelPath=last.dnn")

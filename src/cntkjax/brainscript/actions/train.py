@@ -54,7 +54,7 @@ def train(command: Command) -> None:
     if line := initialization(settings):
         command.log.line(line)
         command.log.line()
-    if network.statistics and not start:
+    if network.statistics:
         _precompute(network, command, piece)
     if trained:
         command.log.line("Warning: Checkpoint file is missing. Parameter-learning state (such as momentum) will be reset.")

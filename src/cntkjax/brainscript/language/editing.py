@@ -28,6 +28,8 @@ def loaded(network: Network) -> LoadedNetwork:
         node.originals = list(node.inputs)
         if name in network.rates:
             node.options["learningRateMultiplier"] = network.rates[name]
+        if name in network.statistics:
+            node.options["awaitsData"] = True
     return LoadedNetwork(nodes, network.roles)
 
 
