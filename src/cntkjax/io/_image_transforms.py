@@ -137,7 +137,8 @@ def _crop(description: Mapping[str, Any]) -> Transform:
         raise RuntimeError("sideRatio and areaRatio cannot be specified simultaneously; leave out one of them")
     if jitter not in jitters:
         raise RuntimeError(f"Invalid jitter type: {description['jitterType']}. Use one of {', '.join(jitters)}")
-    return _Crop(kind, size, side, area, aspect, jitter == "uniratio", description.get("hflip", kind.startswith("random")))
+    mirrors = description.get("hflip", kind.startswith("random"))
+    return _Crop(kind, size, side, area, aspect, jitter == "uniratio", mirrors)
 
 
 def _range(description: Mapping[str, Any], key: str) -> tuple[float, float]:

@@ -86,9 +86,11 @@ def test_the_program_of_a_network_by_sizes_makes_the_same_nodes(folder):
 
 
 def test_the_program_is_that_of_the_command_which_is_listed_first(folder):
-    (folder / "a.cntk").write_text(CONFIGURATION.replace("{builder}", SIMPLE) + f"other = [ action = train\n{NDL} ]\n"
-                                   "SGD = [ maxEpochs = 1 ; learningRatesPerSample = 0.1 ]\n"
-                                   "reader = [ readerType = CNTKTextFormatReader ; file = x ; input = [ x = [ dim = 2 ] ] ]")
+    (folder / "a.cntk").write_text(CONFIGURATION.replace("{builder}", SIMPLE) + f"""
+        other = [ action = train\n{NDL} ]
+        SGD = [ maxEpochs = 1 ; learningRatesPerSample = 0.1 ]
+        reader = [ readerType = CNTKTextFormatReader ; file = x ; input = [ x = [ dim = 2 ] ] ]
+    """)
     assert "The command train" in program_of(["configFile=a.cntk"])
     assert "The command other" in program_of(["configFile=a.cntk", "command=test:other:train"])
 

@@ -99,6 +99,22 @@ def test_words_have_labels_and_neighbours_within_their_sentence(data):
     assert far.next_minibatch(1000)[far["features"]].asarray().argmax(-1)[0].tolist() == [1] * 5  # the last word
 
 
+def test_sentences_of_one_length_stand_together_the_shortest_first(data):
+    """As CNTK's log of Text/SLU suggests, whose minibatches of 10 words are those of 10 single words, or of 6."""
+    (data / "iob").write_text("\n\n".join("fly O\n" * (length - 1) + "EOS O" for length in (3, 1, 2, 3, 1, 1)) + "\n")
+
+    def lengths(**options):
+        reader, found = source(data, LU, **options), []
+        while minibatch := reader.next_minibatch(6):
+            found.append([each.shape[0] for each in minibatch[reader["labels"]].as_sequences()])
+        return found
+
+    assert lengths(equalLength="true") == [[1, 1, 1], [2], [3, 3]]
+    assert lengths(equalLength="true", nbruttsineachrecurrentiter=2) == [[1, 1], [1], [2], [3, 3]]
+    assert lengths(equalLength="true", nbruttsineachrecurrentiter=1) == [[3], [1], [2], [3], [1], [1]]
+    assert lengths() == [[3, 1, 2, 3, 1, 1]]
+
+
 def test_words_in_several_columns_stand_beside_each_other(data):
     (data / "iob").write_text("BOS BOS O\nfly paris O\nEOS to O\n")
     reader = source(data, LU, wordContext="0:1")

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from ..building import PRECOMPUTED
 from ..models import load_network
 from ..network import Network
 from ..shapes import shown_shape
 from .session import Command
-
-_PRECOMPUTED = ("Mean", "InvStdDev")
 
 
 def plot(command: Command) -> None:
@@ -19,7 +18,7 @@ def plot(command: Command) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join([*graph(load_network(command.model_path)), ""]), encoding="utf-8")
     if "renderCmd" in command.block:
-        command.log.warn(f"renderCmd is not run: a configuration starts no process here. Draw with: dot -Tpng -O {path}")
+        command.log.warn(f"renderCmd is not run: configurations start no process. Draw with: dot -Tpng -O {path}")
     command.log.line(f"Output network description in dot language to {path}")
 
 
@@ -27,7 +26,7 @@ def graph(network: Network) -> Iterator[str]:
     """The lines of the graph."""
     names, roles = sorted(network.nodes, key=str.lower), network.roles
     parameters = [name for name in names if network.operations[name] == "LearnableParameter"]
-    precomputed = [name for name in names if network.operations[name] in _PRECOMPUTED]
+    precomputed = [name for name in names if network.operations[name] in PRECOMPUTED]
     yield " strict digraph {"
     yield " rankdir = BT ;  "
     yield " // special nodes "

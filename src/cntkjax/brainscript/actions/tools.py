@@ -12,7 +12,7 @@ from .session import Command, named_nodes
 
 
 def dump_nodes(command: Command) -> None:
-    """Write nodes as text, each with a line of its own unless printMetadata = false, and values unless printValues is."""
+    """Write nodes as text, with their values unless printValues = false, and their names unless printMetadata is."""
     block, network = command.block, load_network(command.model_path)
     names = [*network.nodes]
     if "nodeNameRegex" in block:

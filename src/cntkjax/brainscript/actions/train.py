@@ -57,7 +57,8 @@ def train(command: Command) -> None:
     if network.statistics:
         _precompute(network, command, piece)
     if trained:
-        command.log.line("Warning: Checkpoint file is missing. Parameter-learning state (such as momentum) will be reset.")
+        command.log.line("Warning: Checkpoint file is missing. "
+                         "Parameter-learning state (such as momentum) will be reset.")
     nodes: Any = [network.nodes[name.name] for name in names]
     log = _EpochLog(network, block.block("cvReader"), command.log, names, settings, pieces)
     with ExitStack() as stack:

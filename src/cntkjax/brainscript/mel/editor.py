@@ -41,11 +41,11 @@ class Editor:
     def run(self) -> None:
         """Run the statements: commands one by one, what lies between them as NDL."""
         content, end = self.text.content, 0
-        for command, begin, after in commands(self.text, _COMMANDS):
+        for command, begin, after in commands(self.text, _PLAIN):
             self.describe(end, begin)
-            function = _COMMANDS.get(plain(command.name))
+            function = _PLAIN.get(plain(command.name))
             if function is None:
-                raise command.error(f"unknown command{did_you_mean(command.name, _NAMES)}")
+                raise command.error(f"unknown command{did_you_mean(command.name, _COMMANDS)}")
             function(self, command)
             end = after
         self.describe(end, len(content))
@@ -97,7 +97,7 @@ class Editor:
         return found
 
     def in_model(self, pattern: str, command: EditLine) -> tuple[NamedModel, str]:
-        """The model that a pattern begins with, by default the default one, and the rest: all nodes if there is none."""
+        """The model that a pattern begins with, else the default one, and the rest: all nodes if there is none."""
         model = self.model_at(command.place)
         name, _, rest = pattern.partition(".")
         if name.lower() in self.models and pattern not in model.nodes:
@@ -293,19 +293,14 @@ def _substituted(pattern: str, target: str, name: str) -> str:
 
 
 _COMMANDS: dict[str, Callable[[Editor, EditLine], None]] = {
-    "createmodel": Editor.create, "loadmodel": Editor.load, "savemodel": Editor.save,
-    "savedefaultmodel": Editor.save, "setdefaultmodel": Editor.set_default, "unloadmodel": Editor.unload,
-    "dump": Editor.dump, "dumpmodel": Editor.dump,
-    "dumpnode": Editor.dump_nodes, "setinput": Editor.set_input, "setinputs": Editor.set_inputs,
-    "setproperty": Editor.set_property, "remove": Editor.remove, "delete": Editor.remove, "rename": Editor.rename,
-    "setpropertyforsubtree": lambda editor, command: editor.set_property(command, of_subtree=True),
-    "copy": Editor.copy, "copysubtree": Editor.copy_subtree, "copyinputs": Editor.copy_inputs,
-    "loadndlsnippet": Editor.load_snippet,
+    "CreateModel": Editor.create, "LoadModel": Editor.load, "SaveModel": Editor.save,
+    "SaveDefaultModel": Editor.save, "SetDefaultModel": Editor.set_default, "UnloadModel": Editor.unload,
+    "Dump": Editor.dump, "DumpModel": Editor.dump, "DumpNode": Editor.dump_nodes, "SetInput": Editor.set_input,
+    "SetInputs": Editor.set_inputs, "SetProperty": Editor.set_property, "Remove": Editor.remove,
+    "SetPropertyForSubTree": lambda editor, command: editor.set_property(command, of_subtree=True),
+    "Delete": Editor.remove, "Rename": Editor.rename, "Copy": Editor.copy, "CopySubTree": Editor.copy_subtree,
+    "CopyInputs": Editor.copy_inputs, "LoadNDLSnippet": Editor.load_snippet,
 }
-_NAMES = (
-    "CreateModel", "LoadModel", "SaveModel", "SaveDefaultModel", "SetDefaultModel", "UnloadModel", "Dump", "SetInput",
-    "SetInputs", "SetProperty", "SetPropertyForSubTree", "Remove", "Delete", "Rename", "Copy", "CopySubTree",
-    "CopyInputs", "LoadNDLSnippet",
-)
+_PLAIN = {plain(name): function for name, function in _COMMANDS.items()}
 
 __all__ = ["Editor"]

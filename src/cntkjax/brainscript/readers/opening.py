@@ -25,7 +25,8 @@ Source = FileSource | SentenceSource
 
 DESERIALIZERS: Mapping[str, Deserializer] = {
     "CNTKTextFormatDeserializer": text_deserializer, "CNTKBinaryFormatDeserializer": binary_deserializer,
-    "ImageDeserializer": image_deserializer, "Base64ImageDeserializer": base64_deserializer, "HTKFeatureDeserializer": feature_deserializers,
+    "ImageDeserializer": image_deserializer,
+    "Base64ImageDeserializer": base64_deserializer, "HTKFeatureDeserializer": feature_deserializers,
     "HTKMLFDeserializer": label_deserializers, "LatticeDeserializer": lattice_deserializers,
 }
 READERS: Mapping[str, Deserializer] = {
@@ -62,8 +63,9 @@ def open_reader(
     Errors: ConfigError for keys and values that cannot be used; those of the source for files that cannot be read.
     """
     source = _sentences(block) or _files(block, once, shuffled, 0 if whole else _truncation(block, piece), whole)
-    for warning in block.unread(_WITHOUT_EFFECT) if log is not None else ():
-        log.warn(warning)
+    if log is not None:
+        for warning in block.unread(_WITHOUT_EFFECT):
+            log.warn(warning)
     if samples and isinstance(source, SentenceSource):
         source.begin_epoch(samples)
     elif samples:

@@ -67,7 +67,7 @@ def _deserializer(stream: Block) -> list[Any]:
         raise ConfigError(f"{stream.path()} has {lattices}: HTKMLFReader reads no lattices here. Use deserializers of "
                           "types HTKFeatureDeserializer, HTKMLFDeserializer and LatticeDeserializer, and "
                           "LatticeSequenceWithSoftmax as the criterion")
-    if "mlfFile" in stream or "mlfFileList" in stream or "file" in stream and "labelDim" in stream:
+    if "mlfFile" in stream or "mlfFileList" in stream or ("file" in stream and "labelDim" in stream):
         return [_labels(stream)]
     return [_features(stream)] if "scpFile" in stream or "file" in stream else []
 

@@ -21,7 +21,7 @@ def text_deserializer(block: Block) -> Sequence[Any]:
         stream = inputs.block(entry.name)
         assert stream is not None
         streams[entry.name] = StreamDef(
-            field=stream.text("alias", entry.name) if "alias" in stream else entry.name,
+            field=stream.text("alias") if "alias" in stream else entry.name,
             shape=stream.integer("dim"),
             is_sparse=stream.choice("format", ("dense", "sparse"), "dense") == "sparse",
             defines_mb_size=stream.flag("definesMBSize", False),
@@ -42,12 +42,9 @@ def binary_deserializer(block: Block) -> Sequence[Any]:
         assert inputs is not None
         stream = inputs.block(entry.name)
         assert stream is not None
-        named = {"alias": stream.text("alias", entry.name) if "alias" in stream else entry.name}
-        sized = {"dim": stream.integer("dim")} if "dim" in stream else {}
-        form = {"format": stream.text("format").lower()} if "format" in stream else {}
-        description["input"][entry.name] = {
-            **named, **sized, **form, "definesMBSize": stream.flag("definesMBSize", False)
-        }
+        definition = {"alias": stream.text("alias") if "alias" in stream else entry.name}
+        sizes = {"dim": stream.integer("dim")} if "dim" in stream else {}
+        description["input"][entry.name] = definition | sizes | {"definesMBSize": stream.flag("definesMBSize", False)}
     return [description]
 
 

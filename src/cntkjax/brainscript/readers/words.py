@@ -80,12 +80,23 @@ def understanding_corpus(block: Block) -> Corpus:
     offsets = block.integers("wordContext") or [0]
     columns = np.array(indices, np.int64).reshape(len(outputs), -1)
     features = _in_context(columns, sentences, offsets, len(vocabulary))
-    together = max(block.integer("nbruttsineachrecurrentiter", 1), 1)
-    equal = block.flag("equalLength", True)
+    limit = max(block.integer("nbruttsineachrecurrentiter", 1), 1)
     return Corpus(
         _streams(features, one_hot(np.array(outputs, np.int64)[:, None], len(classes))), sentences,
-        lambda pieces, size: grouped(_cut(pieces, size // 2 + 1), lambda length: together, equal),
+        partial(_by_length_up if limit > 1 and block.flag("equalLength", True) else _in_order, limit=limit),
     )
+
+
+def _by_length_up(sentences: Pieces, size: int, limit: int) -> list[Pieces]:
+    """Minibatches of sentences of the same length, the shortest first, with at most so many words (log)."""
+    pieces = _cut(sentences, size // 2 + 1)
+    order = np.argsort(np.diff(pieces)[:, 0], kind="stable")
+    return grouped(pieces[order], lambda length: max(min(limit, size // length), 1), equal=True)
+
+
+def _in_order(sentences: Pieces, size: int, limit: int) -> list[Pieces]:
+    """Minibatches of sentences as they come."""
+    return grouped(_cut(sentences, size // 2 + 1), lambda length: limit, equal=False)
 
 
 def _cut(sentences: Pieces, longest: int) -> Pieces:
