@@ -72,6 +72,16 @@ def test_description_and_macros_may_lie_in_files(tmp_path):
     assert network.roles["output"] == ["z.y"]
 
 
+def test_sections_may_be_load_and_run_themselves_or_lie_around_the_block():
+    """As the page about network builders has them."""
+    macros, net = "[ Twice(x) = [ y = Plus(x, x) ] ]", "[ x = Input(2) ; z = Twice(x) ; OutputNodes = (z) ]"
+    inside = build(f"load = {macros}\n run = {net}")
+    texts = {"lib": Text("a.cntk", macros), "other": Text("a.cntk", "[ Thrice(x) = Plus(x, Plus(x, x)) ]"),
+             "net": Text("a.cntk", net)}
+    around = build_network(Text("net.ndl", "load = lib:other ; run = net"), texts)
+    assert inside.inputs == around.inputs and around.roles["output"] == ["z.y"]
+
+
 def test_weights_without_sharing_are_those_of_each_position():
     network = build("""
         x = ImageInput(3, 3, 2, imageLayout=cudnn)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from ..building import network_of
+from ..configuration import inside
 from ..language.networks import Description, Scope, deep_recursion, expanded, include_file
 from ..network import ROLES, Network
 from ..nodes import NetNode
@@ -34,7 +36,7 @@ def build_network(
         read_macros(reader, block, scope)
         section = _read_description(reader, block, scope)
         description = Description(scope, precision, seed_offset)
-        chosen = chosen_statements(section)
+        chosen = chosen_statements(section, partial(_around, reader, scope))
         frame = Frame("", chosen.statements, chosen.names)
         run = Run(reader.macros, description.evaluator)
         run.all(frame)
@@ -74,19 +76,25 @@ def _read_description(reader: Reader, block: Section, scope: Scope | Mapping[str
     return section
 
 
-def chosen_statements(section: Section) -> Section:
-    """The statements to run: those of the sections of ``load``, then of ``run``, or all that are in no section."""
+def chosen_statements(section: Section, other: Callable[[str], Section | None] = lambda name: None) -> Section:
+    """The statements to run: those of the sections of ``load``, then of ``run``, or all that are in no section.
+
+    These two are sections, or name some: of this text, or those that `other` returns.
+    """
     statements: dict[str, NdlTerm] = {}
     names: dict[str, str] = {}
-    chosen = [each for key in ("load", "run") if key in section.statements for each in _words(section.statements[key])]
-    for word in chosen:
-        if word.text.lower() not in section.sections:
-            known = ", ".join(section.sections) or "none"
-            raise word.place.error(f"there is no section '{word.text}'; those of this text: {known}")
-        part = section.sections[word.text.lower()]
-        statements |= part.statements
-        names |= part.names
-    if "run" not in section.statements:
+    for key in ("load", "run"):
+        parts = [section.sections[key]] if key in section.sections else []
+        for word in _words(section.statements[key]) if key in section.statements else ():
+            part = section.sections.get(word.text.lower()) or other(word.text)
+            if part is None:
+                known = ", ".join(section.sections) or "none"
+                raise word.place.error(f"there is no section '{word.text}'; those of this text: {known}")
+            parts.append(part)
+        for part in parts:
+            statements |= part.statements
+            names |= part.names
+    if "run" not in section.statements and "run" not in section.sections:
         settings = ("load", "ndlmacros", "networkdescription", "randomseedoffset")
         statements |= {key: value for key, value in section.statements.items() if key not in settings}
         names |= section.names
@@ -95,6 +103,12 @@ def chosen_statements(section: Section) -> Section:
 
 def _words(expression: NdlTerm) -> tuple[NdlTerm, ...]:
     return (expression.arguments or ()) if expression.kind == "list" else (expression,)
+
+
+def _around(reader: Reader, scope: Scope | Mapping[str, Text], name: str) -> Section | None:
+    """The section of a name in the configuration around the block."""
+    text = scope.get(name)
+    return None if text is None or text.content[:1] not in ("[", "{") else reader.read(inside(text))
 
 
 def _finished(run: Run, frame: Frame, precision: str) -> Network:
