@@ -4,7 +4,9 @@ import numpy as np
 
 import cntkjax as C
 from cntkjax.brainscript.command_line import main
-from cntkjax.brainscript.models import load_network
+from cntkjax.brainscript.language import build_network
+from cntkjax.brainscript.models import function_of, load_network
+from cntkjax.brainscript.source import Text
 
 CONFIG = """
 modelPath = "python.dnn" ; command = Dump:Plot:Edit
@@ -43,3 +45,16 @@ def test_models_of_python_programs_are_dumped_plotted_and_edited(tmp_path, monke
     before = np.vstack([[0, 0], data[:1]]) @ weights.value
     result = edited.nodes["z"].owner.eval({edited.nodes["x"]: [data]})
     np.testing.assert_allclose(np.squeeze(result), 1 / (1 + np.exp(-before)) @ outer.value, rtol=1e-5)
+
+
+def test_a_loop_that_nothing_else_uses_is_saved(tmp_path):
+    network = build_network(Text("a.bs", """
+        x = Input {1} ; z = 2 .* x
+        count = PastValue (1, count, defaultHiddenActivation=0) + BS.Constants.OnesLike (x)
+        outputNodes = (z : count)
+    """), {})
+    function_of(network).save(str(tmp_path / "a.dnn"))
+    loaded = load_network(str(tmp_path / "a.dnn"))
+    assert loaded.roles["output"] == ["z", "count"]
+    counts = loaded.nodes["count"].owner.eval({loaded.nodes["x"]: [np.zeros((3, 1), np.float32)]})
+    assert np.ravel(counts).tolist() == [1, 2, 3]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 
 from ..debugging import enable_profiler, start_profiler, stop_profiler
 from ..device import cpu, gpu, try_set_default_device
@@ -67,24 +66,13 @@ def run(arguments: Sequence[str], describes: bool = False) -> None:
         log.arguments(arguments)
         for warning in _misspelt(root):
             log.warn(warning)
-        with _profiled(root):
-            run_commands(root, log)
-    finally:
-        log.close()
-
-
-@contextmanager
-def _profiled(root: Block) -> Iterator[None]:
-    """Profile what runs inside, if ``profilerEnabled`` says so: the files are in the folder profiler of ``WorkDir``."""
-    if not root.flag("profilerEnabled", False) or workers.rank():
-        yield
-        return
-    start_profiler(os.path.join(root.file("WorkDir", "."), "profiler"))
-    enable_profiler()
-    try:
-        yield
+        if root.flag("profilerEnabled", False) and workers.rank() == 0:
+            start_profiler(os.path.join(root.file("WorkDir", "."), "profiler"))
+            enable_profiler()
+        run_commands(root, log)
     finally:
         stop_profiler()
+        log.close()
 
 
 def _misspelt(root: Block) -> Iterator[str]:

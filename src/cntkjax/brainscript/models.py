@@ -29,12 +29,16 @@ _METRICS = ("ClassificationError", "EditDistanceError", "NDCG")
 def function_of(network: Network) -> Function:
     """All nodes of a network as a function, which can be saved. Errors: ConfigError if none computes something."""
     used = {id(v) for node in nodes(_owners(network)) for v in node.node_inputs}
+    roots: list[Any] = []
+    reached: set[int] = set()
     outputs = [v for v in network.nodes.values() if v.is_output]
-    roots = [v for v in outputs if id(v) not in used] or outputs  # all are used where everything is one loop
+    for v in sorted(outputs, key=lambda v: id(v) in used):  # loops that only they use are not reached by the others
+        if id(v.owner.root_function) not in reached:
+            roots.append(v)
+            reached.update(map(id, nodes([v.owner.root_function])))
     if not roots:
         raise ConfigError("the network has no nodes that compute something: a model needs one")
-    kept: Any = roots[0]
-    kept.owner.custom_attributes = {_ATTRIBUTE: json.dumps({name: getattr(network, name) for name in _KEPT})}
+    roots[0].owner.custom_attributes = {_ATTRIBUTE: json.dumps({name: getattr(network, name) for name in _KEPT})}
     return combine(roots)
 
 

@@ -189,9 +189,11 @@ class ScriptEvaluator:
         definition = function.definition
         frame = Fields(function.scope, path, is_call=True)
         frame.members.update(zip(definition.parameters, arguments, strict=False))
+        known = dict.fromkeys((*definition.parameters, *definition.defaults))
         for name, value in named.items():
-            if name in frame.members or name not in (*definition.parameters, *definition.defaults):
-                known = dict.fromkeys((*definition.parameters, *definition.defaults))
+            if name in frame.members:
+                raise self.error(place, f"'{definition.name}' is given '{name}' by its place, too")
+            if name not in known:
                 raise self.unknown(place, f"'{definition.name}' has no further argument", name, known)
             frame.members[name] = value
         if len(arguments) > len(definition.parameters) or any(p not in frame.members for p in definition.parameters):
