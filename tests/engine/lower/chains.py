@@ -18,7 +18,7 @@ from cntkjax.engine.lower.boundaries import bounded
 from cntkjax.engine.plan import repeats
 from cntkjax.engine.plan.plan import Plan
 from cntkjax.engine.run.pure_function import random_key, run
-from cntkjax.engine.xla.compiler import quick_options
+from cntkjax.engine.xla.compiler import loop_barrier_options, quick_options
 from cntkjax.engine.xla.materialize import storing_values
 from cntkjax.graph.variable import value_of
 
@@ -116,6 +116,9 @@ GROUP = {name: group for group, links in LINKS.items() for name in links}
 REPRESENTATIVES = [next(iter(links)) for links in LINKS.values()]
 PAIRS = list(itertools.combinations(REPRESENTATIVES, 2))
 
+CHAINS = [*((name,) for name in ALL), *PAIRS]
+IN_LOOPS = [names for names in CHAINS if not {GROUP[name] for name in names} & {"sequence", "recurrence"}]
+
 FORMS = {
     "alone": lambda link, h: link(h),
     "gated": lambda link, h: C.sigmoid(h * w(4)) * h + link(h) * w(4),
@@ -130,12 +133,16 @@ class Size(NamedTuple):
     characters: int
 
 
-def size(names, form, depth, training=True):
-    """The size of a chain whose links are compiled each by itself, as if none were equal."""
-    h = C.sequence.input_variable(SHAPE)
+def size(names, form, depth, training=True, looped=False):
+    """The size of a chain whose links are compiled each by itself, as if none were equal.
+
+    `looped`: the chain is the step of a recurrence.
+    """
+    x, before = C.sequence.input_variable(SHAPE), C.placeholder(SHAPE)
+    h = C.sequence.past_value(before, 0.1) + x if looped else x
     for name in itertools.islice(itertools.cycle(names), depth):
         h = FORMS[form](ALL[name], h)
-    plan = Plan([h.output])
+    plan = Plan([(h.replace_placeholders({before: h}) if looped else h).output])
     key, data = random_key(plan), jnp.full((BATCH, STEPS, *SHAPE), 0.5)
 
     def total(leaves, data):
@@ -145,13 +152,14 @@ def size(names, form, depth, training=True):
     function = jax.grad(total, (0, 1)) if training else total
     with patch.object(repeats, "LEAST_PIECES", depth + 1), storing_values(True):
         function = bounded(jax.jit(function).trace(leaves, data)) or function
-        text = jax.jit(function, compiler_options=quick_options()).lower(leaves, data).compile().as_text()
+        options = quick_options() | (loop_barrier_options() if looped else {})
+        text = jax.jit(function, compiler_options=options).lower(leaves, data).compile().as_text()
     return Size(text.count(" = "), len(text))
 
 
-def growth(names, form, depth, training=True):
+def growth(names, form, depth, training=True, looped=False):
     """By how much a chain of twice as many links is larger: 2 if linear, 4 if quadratic."""
-    short, long = size(names, form, depth, training), size(names, form, 2 * depth, training)
+    short, long = size(names, form, depth, training, looped), size(names, form, 2 * depth, training, looped)
     return max(after / before for before, after in zip(short, long, strict=True))
 
 

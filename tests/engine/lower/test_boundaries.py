@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import cntk as C
-from cntkjax.engine.lower.boundaries import boundaries, bounded
+from cntkjax.engine.lower.boundaries import EXPENSIVE, boundaries, bounded
 from cntkjax.engine.lower.inlining import Inlined
-from cntkjax.engine.xla.compiler import quick_options
+from cntkjax.engine.xla.compiler import loop_barrier_options, quick_options
 from cntkjax.primitives.elementwise import ELEMENTWISE
 
 X, W = np.linspace(0.1, 0.9, 30, dtype=np.float32).reshape(3, 10), np.full(10, 0.5, np.float32)
@@ -50,7 +50,7 @@ def gradient_of_chain(names, form):
 def compiled(function, *arguments):
     """As programs of this package are compiled, but quickly."""
     function = bounded(jax.jit(function).trace(*arguments)) or function
-    return jax.jit(function, compiler_options=quick_options()).lower(*arguments).compile()
+    return jax.jit(function, compiler_options=quick_options() | loop_barrier_options()).lower(*arguments).compile()
 
 
 def instructions(function, depth):
@@ -91,11 +91,34 @@ def test_a_chain_that_is_only_evaluated_has_kernels_of_bounded_size():
     assert 3 <= len(boundaries(trace)) <= 12
 
 
-def test_values_are_the_same_with_boundaries():
-    gradient = gradient_of_chain(["Tanh"], "alone")
+def in_a_loop(function):
+    """The function computed in each step of a loop."""
+    return lambda x, *arguments: jax.lax.map(lambda x: function(x, *arguments), jnp.stack([x, 2 * x]))
+
+
+@pytest.mark.parametrize("where", [lambda function: function, in_a_loop], ids=["program", "loop"])
+def test_values_are_the_same_with_boundaries(where):
+    gradient = where(gradient_of_chain(["Tanh"], "alone"))
+    assert bounded(jax.jit(gradient).trace(X, [W] * 6))
     (dx, dw), (dx_plain, dw_plain) = compiled(gradient, X, [W] * 6)(X, [W] * 6), jax.jit(gradient)(X, [W] * 6)
     np.testing.assert_allclose(dx, dx_plain, rtol=1e-6)
     np.testing.assert_allclose(dw, dw_plain, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", sorted(EXPENSIVE))
+def test_an_expensive_operation_is_computed_once_for_several_kernels(name):
+    def operation(x):
+        function = getattr(jax.lax, name)
+        return function(x, x + 1) if name in ("div", "pow", "rem") else function(x)
+
+    def kernels(x):
+        return jnp.sum(x * 2, 0), x[::-1] + 1, jnp.sum(x, 1)
+
+    def cost(function):
+        counts = compiled(function, X).cost_analysis()
+        return counts.get("flops", 0) + counts.get("transcendentals", 0)
+
+    assert cost(lambda x: kernels(operation(x))) - cost(kernels) < 2 * cost(operation)
 
 
 def test_what_meets_again_soon_and_what_is_cheap_is_not_stored():

@@ -9,10 +9,13 @@ import os
 
 import pytest
 
-from .chains import ALL, FORMS, LINKS, PAIRS, growth
+from .chains import CHAINS, FORMS, IN_LOOPS, LINKS, growth
 
 EVERYTHING = "CNTKJAX_CHAINS" in os.environ
 MOST = 2.5  # 2 is linear, 4 is quadratic; short chains are repeated as a whole, so a little more than 2 is right
+
+long = pytest.mark.skipif(not EVERYTHING, reason="`make chains` compiles them, which takes some hours")
+both = pytest.mark.parametrize("training", [False, True], ids=["evaluation", "training"])
 
 
 def mixtures(count):
@@ -25,9 +28,23 @@ def test_chains_of_operations_of_all_groups_grow_linearly(names):
     assert growth(names, "gated", len(names)) <= MOST
 
 
-@pytest.mark.skipif(not EVERYTHING, reason="`make chains` compiles them, which takes some hours")
-@pytest.mark.parametrize("training", [False, True], ids=["evaluation", "training"])
+@both
+@pytest.mark.parametrize("names", [("tanh",), ("sin", "softplus")], ids="-".join)
+def test_the_step_of_a_recurrence_grows_linearly(names, training):
+    assert growth(names, "alone", 20, training, looped=True) <= MOST
+
+
+@long
+@both
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("names", [*((name,) for name in ALL), *PAIRS], ids="-".join)
+@pytest.mark.parametrize("names", CHAINS, ids="-".join)
 def test_every_chain_grows_linearly(names, form, training):
     assert growth(names, form, 40, training) <= MOST
+
+
+@long
+@both
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("names", IN_LOOPS, ids="-".join)
+def test_the_step_of_every_recurrence_grows_linearly(names, form, training):
+    assert growth(names, form, 40, training, looped=True) <= MOST

@@ -91,7 +91,7 @@ def test_training_goes_on_without_a_private_name(name, expected, monkeypatch):
 
 OPTIONS = {
     **compiler.OPTIONS, **compiler.SMALL_OPTIONS, **compiler.QUICK_OPTIONS, **compiler.LARGE_SUM_OPTIONS,
-    **compiler.COLLECTIVE_OPTIONS,
+    **compiler.COLLECTIVE_OPTIONS, **compiler.LOOP_BARRIER_OPTIONS,
 }
 
 

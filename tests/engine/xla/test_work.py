@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from cntkjax.engine.xla.work import elements, largest_sum, operations
+from cntkjax.engine.xla.work import elements, largest_sum, operations, stores_in_loops
 
 
 def count(f, *arguments):
@@ -53,3 +53,14 @@ def test_the_largest_sum_is_found_in_loops_too():
 
     assert largest_sum(jax.make_jaxpr(sums)(jnp.ones((7, 4, 3))).jaxpr) == 4
     assert largest_sum(jax.make_jaxpr(lax.sin)(jnp.ones(3)).jaxpr) == 0
+
+
+def test_barriers_count_in_steps_of_loops_only():
+    def step(c, y):
+        return jax.jit(lax.optimization_barrier)(c + y), c
+
+    def scan(x):
+        return lax.scan(step, x[0], x)
+
+    assert stores_in_loops(jax.make_jaxpr(scan)(jnp.ones((7, 4))).jaxpr)
+    assert not stores_in_loops(jax.make_jaxpr(step)(1.0, 2.0).jaxpr)

@@ -8,35 +8,39 @@ compiled text grows with the square of the length, and the time that it takes to
 So a value that several kernels read is stored if more than `REPEATED` operations would be repeated with it, and another
 one if a kernel would reach `LONGEST` operations. The size of each kernel is then bounded, and so is what each further
 reader of a value adds. The trace alone decides, after differentiation: this holds for forward passes, backward passes
-and updates, and whatever the operations are.
+and updates, for what a loop computes in a step, and whatever the operations are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 
-from ..._typing import PyTree
+from ..._typing import Array, PyTree
 from ..xla.materialize import materialized, storing_values
 from ..xla.platform import platform
-from ..xla.work import operations
+from ..xla.work import LOOPS, operations
 from .inlining import Equation, Inlined
+
+if TYPE_CHECKING:
+    from jax.extend.core import ClosedJaxpr  # slow to import
 
 REPEATED = 96
 LONGEST = 384
 _ENCLOSED = 256  # operations, at most, between a value and the one in which all that is computed from it meets
 
 # XLA stores the results of these itself, where several kernels read them.
-_EXPENSIVE = frozenset({
-    "cbrt", "cos", "div", "exp", "exp2", "expm1", "log", "log1p", "logistic", "pow", "rem", "rsqrt", "sin", "sqrt",
-    "tanh",
+EXPENSIVE = frozenset({
+    "cbrt", "div", "exp", "exp2", "expm1", "log", "log1p", "logistic", "pow", "rem", "rsqrt", "sqrt", "tanh",
 })
 # Kernels of their own, or several: they read values that are stored, and store what they compute.
 _KERNELS = frozenset({
     "argmax", "argmin", "checkpoint", "cond", "conv_general_dilated", "cumlogsumexp", "cummax", "cummin", "cumprod",
-    "cumsum", "custom_vjp_call", "dot_general", "fft", "ffi_call", "io_callback", "optimization_barrier", "psum",
+    "cumsum", "dot_general", "fft", "ffi_call", "io_callback", "optimization_barrier", "psum",
     "pure_callback", "random_bits", "reduce", "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_prod",
     "reduce_sum", "reduce_window", "reduce_window_max", "reduce_window_min", "reduce_window_sum", "remat2", "scan",
     "scatter", "scatter-add", "scatter_add", "scatter_max", "scatter_min", "scatter_mul", "select_and_gather_add",
@@ -44,8 +48,9 @@ _KERNELS = frozenset({
 })
 # XLA composes these of this many operations.
 _COMPOSED = {
-    "acos": 12, "acosh": 25, "asin": 12, "asinh": 25, "atan": 25, "atan2": 25, "atanh": 25, "cosh": 12, "digamma": 100,
-    "erf": 25, "erf_inv": 40, "erfc": 60, "integer_pow": 4, "lgamma": 100, "sinh": 30, "tan": 12,
+    "acos": 12, "acosh": 25, "asin": 12, "asinh": 25, "atan": 25, "atan2": 25, "atanh": 25, "cos": 12, "cosh": 12,
+    "digamma": 100, "erf": 25, "erf_inv": 40, "erfc": 60, "integer_pow": 4, "lgamma": 100, "sin": 12, "sinh": 30,
+    "tan": 12,
 }
 _MOST_COMPOSED = max(_COMPOSED.values())
 
@@ -115,7 +120,7 @@ def boundaries(trace: Inlined) -> set[int]:
         for k in operands:
             if last_reader[k] == i:
                 repeated[k] = frozenset()  # many of them would take much memory
-        if _is_kernel(operation) or (i in readings.escaping and operation.eqn.primitive.name in _EXPENSIVE):
+        if _is_kernel(operation) or (i in readings.escaping and operation.eqn.primitive.name in EXPENSIVE):
             below = frozenset()
         elif i not in readings.enclosed and _is_storable(operation):
             most = REPEATED if i in readings.escaping else LONGEST
@@ -150,20 +155,41 @@ def bounded(traced: jax.stages.Traced) -> Callable[..., PyTree] | None:
 
     It has none on other platforms than CPUs, whose compilers weigh what a kernel repeats.
     """
-    if platform() != "cpu" or operations(traced.jaxpr.jaxpr) <= REPEATED // 2:
-        return None
-    trace = Inlined(traced.jaxpr)
-    numbers = boundaries(trace)
-    if not numbers:
+    evaluate = _with_boundaries(traced.jaxpr) if platform() == "cpu" else None
+    if evaluate is None:
         return None
     structure = jax.tree.structure(traced.out_info)
 
     def compute(*arguments: PyTree, **static: object) -> PyTree:
         with storing_values(True):
-            outputs = trace(jax.tree.leaves(arguments), numbers, materialized)
+            outputs = evaluate(jax.tree.leaves(arguments))
         return jax.tree.unflatten(structure, outputs)
 
     return compute
+
+
+def _with_boundaries(closed: ClosedJaxpr) -> Callable[[Sequence[Array]], list[Array]] | None:
+    """What a trace computes, with boundaries, also in the steps of its loops; None if it needs none."""
+    if operations(closed.jaxpr) <= REPEATED // 2:
+        return None
+    trace = Inlined(closed)
+    numbers = boundaries(trace)
+    loops = {i: loop for i, o in enumerate(trace.operations) if (loop := _bounded_loop(o)) is not None}
+    for i, loop in loops.items():
+        trace.operations[i] = loop
+    return partial(trace, stored=numbers, store=materialized) if numbers or loops else None
+
+
+def _bounded_loop(operation: Equation) -> Equation | None:
+    """A loop whose step has boundaries; None for one that needs none, and for all other operations."""
+    eqn = operation.eqn
+    name = LOOPS.get(eqn.primitive.name, "")
+    evaluate = _with_boundaries(eqn.params[name]) if name else None
+    if evaluate is None:
+        return None
+    with storing_values(True):
+        step = jax.make_jaxpr(lambda *arrays: evaluate(arrays))(*eqn.params[name].in_avals)
+    return operation._replace(eqn=eqn.replace(params=eqn.params | {name: step}))
 
 
 __all__ = ["bounded"]

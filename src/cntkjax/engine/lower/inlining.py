@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
     Source = int | Literal  # the number of a value, or one that is known
 
-CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "custom_jvp_call": "call_jaxpr"}  # to the parameter with the callee
+CALLS = {  # to the parameter with the callee
+    "jit": "jaxpr", "pjit": "jaxpr", "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr",
+}
 
 
 class Equation(NamedTuple):

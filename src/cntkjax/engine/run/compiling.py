@@ -25,6 +25,7 @@ from ..xla.compiler import (
     collective_options,
     compiler_options,
     large_sum_options,
+    loop_barrier_options,
     quick_options,
     small_options,
 )
@@ -35,7 +36,7 @@ from ..xla.nvidia import warn_of_unused_gpus
 from ..xla.platform import lowering
 from ..xla.private_names import available, c_function, called_functions, forget_traces
 from ..xla.versions import double_precision, option, options
-from ..xla.work import elements, largest_sum, operations
+from ..xla.work import elements, largest_sum, operations, stores_in_loops
 from .compilations import Compilation, Subject, announced, record
 from .quick_starts import Allowance, affordable_runs
 from .stored_executables import (
@@ -227,6 +228,7 @@ def _options_for(
     computed = elements(jaxpr)
     quick = quick_options() if quickly else {}
     more = large_sum_options() if largest_sum(jaxpr) > LARGE_SUM else {}
+    more |= loop_barrier_options() if stores_in_loops(jaxpr) else {}
     if fixed is not None:
         return fixed() | more, 0
     if quick and (runs := affordable_runs(computed)):

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from jax.extend.core import Jaxpr, JaxprEqn  # slow to import
 
+LOOPS = {"scan": "jaxpr", "while": "body_jaxpr"}  # to the parameter with what they compute in a step
+
 
 def elements(jaxpr: Jaxpr) -> int:
     """The number of elements that the operations of a trace compute, those in loops once for each step.
@@ -25,6 +27,15 @@ def operations(jaxpr: Jaxpr) -> int:
 def largest_sum(jaxpr: Jaxpr) -> int:
     """The number of results of the largest sum along axes in a trace, 0 if there is none."""
     return max((_largest_sum(eqn) for eqn in jaxpr.eqns), default=0)
+
+
+def stores_in_loops(jaxpr: Jaxpr, in_loop: bool = False) -> bool:
+    """Whether a step of a loop in a trace stores values behind a barrier."""
+    return any(
+        (in_loop and eqn.primitive.name == "optimization_barrier")
+        or any(stores_in_loops(inner, in_loop or eqn.primitive.name in LOOPS) for inner in _inner(eqn))
+        for eqn in jaxpr.eqns
+    )
 
 
 def _largest_sum(eqn: JaxprEqn) -> int:
