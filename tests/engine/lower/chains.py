@@ -117,7 +117,8 @@ REPRESENTATIVES = [next(iter(links)) for links in LINKS.values()]
 PAIRS = list(itertools.combinations(REPRESENTATIVES, 2))
 
 CHAINS = [*((name,) for name in ALL), *PAIRS]
-IN_LOOPS = [names for names in CHAINS if not {GROUP[name] for name in names} & {"sequence", "recurrence"}]
+NOT_IN_LOOPS = {"batch_normalization", *LINKS["sequence"], *LINKS["recurrence"]}
+IN_LOOPS = [names for names in CHAINS if not NOT_IN_LOOPS.intersection(names)]
 
 FORMS = {
     "alone": lambda link, h: link(h),
@@ -142,7 +143,7 @@ def size(names, form, depth, training=True, looped=False):
     h = C.sequence.past_value(before, 0.1) + x if looped else x
     for name in itertools.islice(itertools.cycle(names), depth):
         h = FORMS[form](ALL[name], h)
-    plan = Plan([(h.replace_placeholders({before: h}) if looped else h).output])
+    plan = Plan([(C.combine(h).replace_placeholders({before: h}) if looped else h).output])
     key, data = random_key(plan), jnp.full((BATCH, STEPS, *SHAPE), 0.5)
 
     def total(leaves, data):

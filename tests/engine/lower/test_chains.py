@@ -29,7 +29,7 @@ def test_chains_of_operations_of_all_groups_grow_linearly(names):
 
 
 @both
-@pytest.mark.parametrize("names", [("tanh",), ("sin", "softplus")], ids="-".join)
+@pytest.mark.parametrize("names", [("tanh",), ("sinh",), ("sin", "softplus")], ids="-".join)
 def test_the_step_of_a_recurrence_grows_linearly(names, training):
     assert growth(names, "alone", 20, training, looped=True) <= MOST
 

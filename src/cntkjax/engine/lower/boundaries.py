@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from ..._typing import Array, PyTree
 from ..xla.materialize import materialized, storing_values
 from ..xla.platform import platform
-from ..xla.work import LOOPS, operations
+from ..xla.work import LOOPS
 from .inlining import Equation, Inlined
 
 if TYPE_CHECKING:
@@ -170,8 +170,6 @@ def bounded(traced: jax.stages.Traced) -> Callable[..., PyTree] | None:
 
 def _with_boundaries(closed: ClosedJaxpr) -> Callable[[Sequence[Array]], list[Array]] | None:
     """What a trace computes, with boundaries, also in the steps of its loops; None if it needs none."""
-    if operations(closed.jaxpr) <= REPEATED // 2:
-        return None
     trace = Inlined(closed)
     numbers = boundaries(trace)
     loops = {i: loop for i, o in enumerate(trace.operations) if (loop := _bounded_loop(o)) is not None}
