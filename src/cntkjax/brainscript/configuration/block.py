@@ -243,9 +243,9 @@ class Block:
         return [] if value is None else [_choice(part, name, choices) for part in elements(value)]
 
     def unread(self, known: Iterable[str]) -> Iterator[str]:
-        """Warnings for keys of this block, and of those inside it that were used, which were never looked up."""
+        """Warnings for values in this block, and in those inside it that were used, which were never looked up."""
         names = [*known]
-        yield from self.unknown([*self._asked.values(), *names])
+        yield from self.unknown([*self._asked.values(), *names, *(entry.name for entry in self if entry.is_block)])
         for block in self._blocks.values():
             yield from block.unread(names)
 
