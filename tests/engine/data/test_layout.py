@@ -1,5 +1,6 @@
 """The layout of a grid: which sequence and step each cell holds, and where each step is."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -15,8 +16,7 @@ from tests.engine.data.test_packing import grid_of, lengths_lists
 def test_layout_inside_the_program_agrees_with_the_grid(lengths, has_loop):
     lengths = np.array(lengths, np.int32)
     grid = grid_of(lengths, has_loop)
-    layout = grid.layout
-    cells = layout.seq, layout.position, layout.mask, layout.remaining
+    cells = jax.jit(lambda layout: (layout.seq, layout.position, layout.mask, layout.remaining))(grid.layout)
     seq, position, mask, remaining = map(np.asarray, cells)
     assert mask.sum() == lengths.sum()
     for i, (row, start, n) in enumerate(zip(grid.row, grid.start, lengths, strict=False)):
