@@ -29,6 +29,7 @@ def after(losses, factors=None, cv_loss=None, metric=None, **block):
     ([1.0, 0.94], {"reduceLearnRateIfImproveLessThan": 0.05}, 1.0, None),
     ([1.0, 0.8], {"increaseLearnRateIfImproveMoreThan": 0.1}, 1.382, None),
     ([1.0, 0.8], {"increaseLearnRateIfImproveMoreThan": 0.1, "learnRateIncreaseFactor": 2}, 2.0, None),
+    ([math.inf, 0.8], {"increaseLearnRateIfImproveMoreThan": 1e9}, 1.0, None),
     ([1.0, 0.5, 1.1], {"learnRateAdjustInterval": 2}, 1.0, None),
     ([1.0, 0.5, 1.1, 0.6], {"learnRateAdjustInterval": 2}, 0.618, 2),
     ([1.0, 0.5, 0.6, 0.7], {"learnRateAdjustInterval": 2}, 1.0, None),

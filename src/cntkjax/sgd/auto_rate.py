@@ -63,7 +63,9 @@ def factor_after(settings: BlockSettings, epochs: Sequence[Epoch]) -> float:
 
 
 def improvement_after(settings: BlockSettings, epochs: Sequence[Epoch]) -> float | None:
-    """By which fraction the criterion has improved over the last interval; None if it is not yet time to look.
+    """By which fraction the criterion has improved over the last interval.
+
+    None if it is not yet time to look, or nothing is known of the epochs before.
 
     The criteria of learnRateAdjustInterval epochs are averaged, and compared with the average of those before.
     """
@@ -74,7 +76,9 @@ def improvement_after(settings: BlockSettings, epochs: Sequence[Epoch]) -> float
     before, now = (sum(part) / interval for part in (criteria[:interval], criteria[interval:]))
     if not math.isfinite(now):
         return -math.inf
-    return (before - now) / abs(before) if math.isfinite(before) and before else math.inf
+    if not math.isfinite(before):  # unknown, of a model without a checkpoint, or diverged: nothing to compare with
+        return None
+    return (before - now) / abs(before) if before else math.inf
 
 
 def epochs_to_repeat(settings: BlockSettings, epochs: Sequence[Epoch]) -> int:
