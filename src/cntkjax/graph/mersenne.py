@@ -17,7 +17,7 @@ from functools import lru_cache
 import numpy as np
 
 _SIZE = 312  # numbers of state
-_PIECE = 2**18  # numbers drawn at once: intermediate results stay in the processor's cache
+_PIECE = 2**15  # numbers drawn at once: intermediate results stay in the processor's cache
 _TAIL = "3.442619855896652121432049"  # start of the tail
 _AREA = "0.009912563035336461079069"  # of each strip
 _REST = 64  # lookahead for the last number of a piece: more draws than any tail takes
@@ -72,7 +72,8 @@ class MersenneTwister64:
         while filled < number:
             starts = min(_PIECE, number - filled)
             values, read = _normals(self._ahead(starts + _REST), starts)
-            values = values[np.abs(values) <= limit]
+            if limit < math.inf:
+                values = values[np.abs(values) <= limit]
             numbers[filled:filled + len(values)] = values
             filled += len(values)
             self._unread = self._unread[read:]
@@ -101,26 +102,41 @@ def _strips() -> tuple[np.ndarray, np.ndarray]:
         return np.array(widths, float), np.array([bell(x) for x in widths], float)
 
 
+@lru_cache
+def _choices() -> tuple[np.ndarray, np.ndarray]:
+    """What the lowest byte of a draw chooses, a strip and, by its last bit, a sign.
+
+    That is the width of the strip, signed and for 56 bits of draw, and the part of it that lies below the bell curve.
+    """
+    width, _ = _strips()
+    byte = np.arange(256)
+    return np.where(byte % 2, 1, -1) * width[byte >> 1] / 2.0**56, width[(byte >> 1) + 1]
+
+
 def _normals(raw: np.ndarray, starts: int) -> tuple[np.ndarray, int]:
     """The normal numbers whose first draw is among the first ``starts``, and how many draws they take."""
-    width, height = _strips()
-    strip = (raw[:starts] & np.uint64(255)).astype(np.intp)
-    sign, strip = 1 - 2 * (~strip & 1), strip >> 1
-    x = (raw[:starts] >> np.uint64(8)) / 2.0**56 * width[strip]
-    kept = x < width[strip + 1]
+    (_, height), (scale, inner) = _strips(), _choices()
+    byte = raw[:starts].astype(np.uint8)
+    x = (raw[:starts] >> np.uint64(8)).astype(float) * scale[byte]
+    kept = np.abs(x) < inner[byte]
     edge = np.flatnonzero(~kept)
-    low, high = height[strip[edge]], height[strip[edge] + 1]
+    strip = byte[edge] >> 1
+    low, high = height[strip], height[strip + 1]
     below = low + raw[edge + 1] / _SPAN * (high - low) < np.exp(-x[edge] * x[edge] / 2)
+    in_tail = strip == 0
+    kept[edge] = below | in_tail
+    used: list[int] = []  # draws that the number before takes too
     free = 0
-    for place, in_tail, good in zip(edge.tolist(), (strip[edge] == 0).tolist(), below.tolist(), strict=True):
+    for place, is_beyond in zip(edge.tolist(), in_tail.tolist(), strict=True):
         if place < free:
-            continue  # the number before has used this draw up
+            continue
         free = place + 2
-        if in_tail:
-            x[place], free = _tail(raw, place + 1)
-            good = True
-        kept[place], kept[place + 1:free] = good, False
-    return (sign * x)[kept], max(starts, free)
+        if is_beyond:
+            size, free = _tail(raw, place + 1)
+            x[place] = math.copysign(size, x[place])
+        used += range(place + 1, free)
+    kept[[place for place in used if place < starts]] = False
+    return x[kept], max(starts, free)
 
 
 def _tail(raw: np.ndarray, place: int) -> tuple[float, int]:
