@@ -92,3 +92,10 @@ def test_blocks_are_matched_again_while_a_program_is_traced_with_constants_on_th
         twice = first * 2
         values = C.combine([twice, inside]).eval({x: [np.full((length, 2), 3, "f")]})
         np.testing.assert_array_equal(values[twice.output], [[6, 6]])
+
+
+def test_a_long_chain_of_blocks_is_rewritten_without_recursion():
+    h = C.input_variable(4)
+    for _ in range(300):
+        h = C.log_softmax(h)
+    assert [node.op_name for node in Plan([h.output]).nodes] == ["LogSoftmax"] * 300

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ...graph.build import edits
 from ...graph.function import Node
 from ...graph.public import classes
-from ...graph.variable import Edge, VariableKind, set_type
+from ...graph.variable import Edge, VariableKind, producer, set_type
 
 
 class Rewrite(NamedTuple):
@@ -37,14 +37,33 @@ def rewritten(function: Node) -> Node:
     """
     inner = function.block_composite
     root = function if inner is None else inner.root_function
-    rule = NODE_RULES.get(function.primitive.name) if inner is None else BLOCK_RULES.get(function.block_name)
+    rule = _rule(function)
     if rule is None:
         return root
     checked_at, node = function.rewrite_cache or (-1, None)
     if checked_at != edits():
+        _rewrite_chain_below(function)
         node = _replacement(function, root, rule(function), node)
         function.rewrite_cache = edits(), node
     return node or root
+
+
+def _rule(function: Node) -> Rule | None:
+    if function.block_composite is None:
+        return NODE_RULES.get(function.primitive.name)
+    return BLOCK_RULES.get(function.block_name)
+
+
+def _rewrite_chain_below(function: Node) -> None:
+    """Rewrite a chain of nodes with rules from its begin: rules ask what computes operands, and would recurse."""
+    chain: dict[Node, None] = {}
+    operand: Node | None = function
+    while operand is not None and operand not in chain:
+        chain[operand] = None
+        owners = [owner for v in operand.node_inputs if (owner := producer(v)) is not None]
+        operand = next((o for o in owners if _rule(o) and (o.rewrite_cache or (-1,))[0] != edits()), None)
+    for node in [*chain][:0:-1]:
+        rewritten(node)
 
 
 def _replacement(
