@@ -1,8 +1,9 @@
 """What holds of a program without CNTK, which computes the same in other forms.
 
-Values: of each sequence alone, in another order, in a loaded model, in a predictor (which is compiled thoroughly at
-once), in the other floating point type, compiled as for a GPU, and by NumPy. Gradients: as a function, and compiled as
-for a GPU. Training: with gradients summed over pieces of a minibatch, and with a checkpoint in its midst.
+Values: of each sequence alone, in another order, of each root alone, in a loaded model, in a predictor (which is
+compiled thoroughly at once), in the other floating point type, compiled as for a GPU, and by NumPy. Gradients: as a
+function, and compiled as for a GPU. Training: with gradients summed over pieces of a minibatch, and with a checkpoint
+in its midst.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ def _other_forms(program: Program, names: dict[str, Any], minibatch: dict[str, A
     forms = {
         "alone": lambda: [evaluated(names, roots, chosen(minibatch, fed, [i])) for i in range(size)],
         "reversed": lambda: [evaluated(names, roots, chosen(minibatch, fed, range(size - 1, -1, -1)))],
+        "root by root": lambda: [[evaluated(names, [root], minibatch)[0] for root in roots]],
         "loaded": lambda: [evaluated(names, [names["reload"](names["C"].combine(roots))], minibatch)],
         "predicted": lambda: [_predicted(names, roots, minibatch)],
         "as on a GPU": lambda: [_as_on_a_gpu(partial(evaluated, names, roots, minibatch))],

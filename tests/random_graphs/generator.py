@@ -57,6 +57,7 @@ def finish(draft: Draft) -> Program:
         "given gradients": 0.15,
     }
     observations = [what for what, probability in often.items() if random.random() < probability]
+    observations.sort(key="training".__eq__)  # last: one that CNTK stops in its midst leaves other parameters
     learner = random.choice(LEARNERS[random.choice(list(LEARNERS))])
     learner = learner.format(**{name: random.choice(texts) for name, texts in SCHEDULES.items()})
     return Program(

@@ -22,7 +22,7 @@ Change = Callable[[random.Random, Program, Statement], str]
 def variants(program: Program, seed: int, number: int = 4) -> Iterator[Program]:
     """Programs that differ from `program` in one statement."""
     chance = random.Random(seed)
-    for _ in range(number):
+    for _ in range(number if program.statements else 0):
         s = chance.choice(program.statements)
         text = chance.choice(CHANGES)(chance, program, s)
         variant = written(program, s, text)

@@ -12,6 +12,11 @@ _PER_SEQUENCE = operand(rank=1, sequence=False, axes=True)
 _ROWS = weights("a", lambda draft, shape: (shape[0], draft.random.randint(1, 3)))
 _SQUARE = weights("a", lambda draft, shape: (*shape, *shape))
 _HOW = number("share", "clone", "freeze")
+_TABLE = weights("a", lambda draft, shape: (3, 2))
+_INDICES = number(*(f.format("C.constant([[0, 2, 1], [1, 0, 2]], dtype=T)") for f in (
+    "{0}", "C.reshape({0}, (3, 2))", "C.slice({0}, 1, 0, 2)", "C.slice({0}, 1, -2, 0)", "C.slice({0}, 1, 0, 3, 2)",
+    "C.splice({0}, {0}, axis=0)", "C.transpose({0}, (1, 0))", "C.squeeze(C.slice({0}, 0, 1, 2))", "C.argmax({0}, 1)",
+)))
 
 STRUCTURE: dict[str, Rule] = {
     # Sparse operands
@@ -34,7 +39,9 @@ STRUCTURE: dict[str, Rule] = {
     "sparse broadcast_as": rule("C.times(C.sequence.broadcast_as({a}, {b}), {w})", a=operand(rank=1, sequence=False, sparse=True), b=STEPS, w=_ROWS),
     "sparse reshape": rule("C.times(C.reshape({a}, (1, -1)), {w})", 0.5, a=_SPARSE, w=_ROWS),
     "sparse splice": rule("C.splice({a}, {a})", 0.5, a=_SPARSE),
-    "one_hot times": rule("C.times(C.one_hot(C.round(C.abs({a})), 3, True), {w})", a=operand(rank=0, axes=True), w=weights("a", lambda draft, shape: (3, 2))),
+    "one_hot times": rule("C.times(C.one_hot(C.round(C.abs({a})), 3, True), {w})", a=operand(rank=0, axes=True), w=_TABLE),
+    "gather indices": rule("C.reduce_sum(C.gather({w}, {i})) * {a}", 0.5, a=ANY, w=_TABLE, i=_INDICES),
+    "one_hot indices": rule("C.reduce_sum(C.times(C.one_hot({i}, 3, {sparse}), {w})) * {a}", 0.5, a=ANY, w=_TABLE, i=_INDICES, sparse=FLAG),
     "sparse alias": rule("C.times(C.{f}({a}), {w})", 0.5, a=_SPARSE, w=_ROWS, f=number("alias", "stop_gradient", "abs", "tanh")),
     # Recurrences
     "loop splice": rule("loop(lambda h: C.tanh(C.times(C.splice(h, {a}), {w})))", a=_VECTORS, w=weights("a", lambda draft, shape: (shape[0] + 1, 1))),
