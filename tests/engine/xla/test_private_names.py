@@ -4,17 +4,22 @@ import dis
 import re
 import subprocess
 import sys
+import threading
 import warnings
 from pathlib import Path
 from types import FunctionType
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax._src.interpreters import mlir
 
 import cntkjax as C
 from cntkjax._best_effort import efforts
 from cntkjax.engine.run.program_cache import programs
 from cntkjax.engine.xla import compiler, private_names
+from cntkjax.interop import from_jax
 
 TRAINING = """
 import numpy as np
@@ -60,9 +65,9 @@ def found_out_anew(monkeypatch, tmp_path):
 SOURCE = Path(private_names.__file__).read_text()
 NAMES = sorted({
     *re.findall(r"(?<=\.)_(?!_)\w+", SOURCE.partition("def c_function")[2]), "_unloaded_executable", "create_cpp_call",
-    "host_callbacks", "compile_args", "kept_var_idx", "clear_all_caches", "serialize_executable",
+    "host_callbacks", "compile_args", "kept_var_idx", "clear_all_caches", "serialize_executable", "make_ir_context",
 })
-SILENT = {"_src", "clear_all_caches", "_no_kwargs"}  # the last one is for stored programs that call Python
+SILENT = {"_src", "clear_all_caches", "make_ir_context", "_no_kwargs"}  # the last: for stored programs that call Python
 
 
 def rename(name, patch):
@@ -125,3 +130,38 @@ def test_an_error_stays_as_it_is_where_bytecode_cannot_be_read(monkeypatch):
     monkeypatch.setattr(dis, "get_instructions", broken)
     with pytest.raises(TypeError):
         C.ops.reduce_sum(3, axis=object())
+
+
+@pytest.fixture
+def idle(monkeypatch):
+    """The contexts that no thread uses."""
+    if hasattr(mlir, "_thread_local_context"):
+        pytest.skip("this version of jax builds several programs in a context by itself")
+    monkeypatch.setattr(private_names, "_idle", contexts := [])
+    return contexts
+
+
+def test_small_programs_are_built_in_one_context_of_which_others_and_the_user_get_none(idle):
+    x = C.input_variable(2)
+    C.sin(x + 2).eval({x: [[1, 2]]})
+    [(context, left)] = idle
+    C.cos(x * 3).eval({x: [[1, 2]]})
+    assert idle == [(context, left - 1)]
+    assert jax.jit(lambda a: a - 7).lower(np.float32(1)).compiler_ir().context is not context
+    idle[:] = [(context, 1)]
+    C.exp(x - 4).eval({x: [[1, 2]]})
+    assert idle == []
+
+
+def test_a_thread_that_ends_keeps_no_context(idle):
+    x = C.input_variable(2)
+    thread = threading.Thread(target=lambda: C.tan(x + 2).eval({x: [[1, 2]]}))
+    thread.start()
+    thread.join()
+    assert len(idle) == 1 and private_names._lent.context is None
+
+
+def test_the_context_of_a_program_with_large_constants_is_not_kept(idle):
+    x, table = C.input_variable(2), np.arange(6000, dtype=np.float32).reshape(2, -1)
+    from_jax(lambda parameters, a: jnp.tanh(a @ jnp.asarray(table)), {}, x).eval({x: [[1, 2]]})
+    assert idle == []

@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
+import numpy as np
 
 from ..._best_effort import BestEffort
 from ..._typing import PyTree
@@ -34,7 +35,7 @@ from ..xla.fork_guard import check_not_forked
 from ..xla.memory import Needs, needs
 from ..xla.nvidia import warn_of_unused_gpus
 from ..xla.platform import lowering
-from ..xla.private_names import available, c_function, called_functions, forget_traces
+from ..xla.private_names import available, c_function, called_functions, forget_traces, shared_context
 from ..xla.versions import double_precision, option, options
 from ..xla.work import elements, largest_sum, operations, stores_in_loops
 from .compilations import Compilation, Subject, announced, record
@@ -57,6 +58,7 @@ Inputs: TypeAlias = tuple[PyTree, ...]
 _DESCRIBING = BestEffort("describe a program", "it is compiled in each process")
 _CHOOSING = BestEffort("choose the options of a program by its size", "it is compiled with those of all programs")
 _BOUNDING = BestEffort("store values that kernels would repeat", "a deep program takes longer to compile")
+_SHARING = BestEffort("build small programs in one context of MLIR", "each is built in its own")
 _REWRITING = BestEffort("compute convolutions by oneDNN", "XLA computes them")
 _OPTIMIZING = BestEffort("compile with options that suit this package", "it is compiled with XLA's own")
 _CALLING = BestEffort("call an executable without Python in between", "jax.jit calls and compiles it")
@@ -187,19 +189,27 @@ class Compiler:
         traced = self._newly_jitted(self._function).trace(*inputs)
         traced = _BOUNDING.attempt(self._bounded, traced, inputs, otherwise=traced)
         options, runs = _CHOOSING.attempt(self._chosen_options, traced.jaxpr.jaxpr, quickly, otherwise=({}, 0))
+        with ExitStack() as scope:
+            if _is_small(traced):
+                _SHARING.attempt(scope.enter_context, shared_context())
+            return self._lower_and_compile(traced, inputs, options, runs, begin)
+
+    def _lower_and_compile(
+        self, traced: jax.stages.Traced, inputs: Inputs, options: Mapping[str, str], runs: int, begin: float
+    ) -> tuple[Stored, bool]:
         lowered = traced.lower()
         if lowering().onednn:
             _REWRITING.attempt(rewrite, lowered)
         program = key_of_program(lowered, inputs, options)
         executable = program and load_program(program, inputs, lowered.out_tree, called_functions(lowered))
-        is_stored = bool(executable)
-        if not executable:
-            compiled = _OPTIMIZING.attempt(_compiled, lowered, options)
-            if compiled is None:
-                program, runs, compiled = None, 0, self._compiled_by_default(inputs)
-            executable = Stored(compiled, time.perf_counter() - begin)
-            save_program(program, executable)
-        return executable._replace(program=program, runs=runs), is_stored
+        if executable:
+            return executable._replace(program=program, runs=runs), True
+        compiled = _OPTIMIZING.attempt(_compiled, lowered, options)
+        if compiled is None:
+            program, runs, compiled = None, 0, self._compiled_by_default(inputs)
+        executable = Stored(compiled, time.perf_counter() - begin, runs, program)
+        save_program(program, executable)
+        return executable, False
 
     def _bounded(self, traced: jax.stages.Traced, inputs: Inputs) -> jax.stages.Traced:
         """A trace whose kernels repeat little of one another."""
@@ -235,6 +245,11 @@ def _options_for(
         return quick | more, runs
     is_small = computed <= _SMALL_ELEMENTS and operations(jaxpr) <= _SMALL_OPERATIONS
     return (small_options() if is_small else compiler_options()) | more, 0
+
+
+def _is_small(traced: jax.stages.Traced) -> bool:
+    """Whether few things would be left of a program in the context of MLIR in which it is built."""
+    return max(operations(traced.jaxpr.jaxpr), sum(map(np.size, traced.jaxpr.consts))) <= _SMALL_OPERATIONS
 
 
 def _compiled(lowered: jax.stages.Lowered, options: Mapping[str, str]) -> jax.stages.Compiled:
