@@ -195,6 +195,12 @@ def test_a_delay_by_no_step_is_the_sequence_itself(delay):
     assert_equal(f.grad({x: xs}), [np.ones((2, 1))])
 
 
+def test_a_delay_by_no_step_without_a_name_is_its_operand():
+    """Source: CNTK 2.7."""
+    x = S.input_variable(1)
+    assert S.delay(x, 9, 0) is x
+
+
 def test_root_gradients_along_a_computed_axis(grid):
     x = S.input_variable(3, needs_gradient=True)
     f = S.gather(x, positive(x))

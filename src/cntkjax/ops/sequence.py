@@ -114,8 +114,8 @@ def future_value(x: Operand, initial_state: Operand | None = None, time_step: in
 
 
 @_operation
-def delay(x: Operand, initial_state: Operand | None = None, time_step: int = 1, name: str = "") -> Function:
-    """`past_value` for a positive `time_step`, `future_value` for a negative one, x itself for 0.
+def delay(x: Operand, initial_state: Operand | None = None, time_step: int = 1, name: str = "") -> Operand:
+    """`past_value` for a positive `time_step`, `future_value` for a negative one; x itself for 0, or its alias `name`.
 
     Shapes: x [*shape] with a sequence axis -> [*shape].
     Errors: those of `past_value`.
@@ -126,6 +126,8 @@ def delay(x: Operand, initial_state: Operand | None = None, time_step: int = 1, 
            [9.],
            [9.]], dtype=float32)]
     """
+    if time_step == 0 and not name:
+        return x
     if time_step < 0:
         return future_value(x, initial_state, -time_step, name)
     return past_value(x, initial_state, time_step, name)
