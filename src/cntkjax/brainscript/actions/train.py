@@ -75,8 +75,8 @@ def _tensorboard(
     """What writes the event file for TensorBoard, if the block or one around it has tensorBoardLogDir."""
     sgd = block.block("SGD") or block
     if (folder := sgd.file("tensorBoardLogDir", "")) and workers.rank() == 0:
-        every = sgd.integer("tensorBoardNumMBsToLogResult", settings["numMBsToShowResult"])
-        writer = TensorBoardProgressWriter(every or None, folder, model=combine(nodes))
+        frequency = sgd.integer("tensorBoardNumMBsToLogResult", settings["numMBsToShowResult"])
+        writer = TensorBoardProgressWriter(frequency or None, folder, model=combine(nodes))
         stack.callback(writer.close)
         yield writer
 

@@ -108,9 +108,9 @@ class Block:
         """The blocks of an array of this block itself, ``name = ([...] : [...])``."""
         value = self.own(name)
         texts = [] if value is None else elements(value)
-        found = [Block(name, self, assignments(inside(text)), text.at(0)) for text in texts]
-        self._blocks |= {f"{name.lower()}[{i}]": block for i, block in enumerate(found)}
-        return found
+        blocks = [Block(name, self, assignments(inside(text)), text.at(0)) for text in texts]
+        self._blocks |= {f"{name.lower()}[{i}]": block for i, block in enumerate(blocks)}
+        return blocks
 
     def path(self) -> str:
         """The names of the blocks, from the outermost, for messages."""

@@ -240,11 +240,11 @@ class Editor:
             model.nodes = {node.name if each is node else key: each for key, each in model.nodes.items()}
 
     def copy(self, command: EditLine) -> None:
-        found, source = self.find(command.argument(0), command), self.in_model(command.argument(0), command)[1]
+        sources, pattern = self.find(command.argument(0), command), self.in_model(command.argument(0), command)[1]
         model, target = self.in_model(command.argument(1), command)
-        targets = [*self.find(command.argument(1), command)] if "*" in target and "*" not in source else [target]
+        targets = [*self.find(command.argument(1), command)] if "*" in target and "*" not in pattern else [target]
         for each in targets:
-            copies = {id(node): (node, _substituted(source, each, name)) for name, node in found.items()}
+            copies = {id(node): (node, _substituted(pattern, each, name)) for name, node in sources.items()}
             self.copy_nodes(copies, model, command)
 
     def copy_subtree(self, command: EditLine) -> None:

@@ -90,9 +90,9 @@ def _features(stream: Block) -> Any:
         shape=dim, scp=script, context=context, broadcast=stream.flag("expandToUtterance", False),
         defines_mb_size=stream.flag("definesMBSize", False),
     )
-    found = HTKFeatureDeserializer(StreamDefs(**{stream.name: definition}))
-    found["_deserializers"][0]["input"][stream.name]["prefixPathInSCP"] = folder
-    return found
+    description = HTKFeatureDeserializer(StreamDefs(**{stream.name: definition}))
+    description["_deserializers"][0]["input"][stream.name]["prefixPathInSCP"] = folder
+    return description
 
 
 def _frame_size(script: str, folder: str) -> int:
