@@ -184,15 +184,21 @@ def test_initial_states_that_are_a_sequence(time_step, ahead, own_axis, grid):
     assert_equal(f.eval({x: xs, i: states}), expected)
 
 
-@pytest.mark.parametrize("delay", [S.past_value, S.future_value, S.delay])
-def test_a_delay_by_no_step_is_the_sequence_itself(delay):
+@pytest.mark.parametrize(
+    ("delay", "node"), [(S.past_value, "PastValue"), (S.future_value, "FutureValue"), (S.delay, "NoOp")]
+)
+@pytest.mark.parametrize("state", ["a number", "one for each sequence"])
+def test_a_delay_by_no_step_has_the_values_of_the_sequence(delay, node, state, grid, tmp_path):
     """Source: CNTK 2.7."""
-    x = S.input_variable(1, needs_gradient=True)
-    f = delay(x, 9, 0, name="now")
-    xs = [np.array([[1], [2]], np.float32)]
-    assert f.name == "now"
-    assert_equal(f.eval({x: xs}), xs)
-    assert_equal(f.grad({x: xs}), [np.ones((2, 1))])
+    x, i = S.input_variable(1, needs_gradient=True), C.input_variable(1)
+    f = delay(x, 9 if state == "a number" else i, 0, name="now")
+    xs = [np.array([[1], [2]], np.float32), np.array([[3]], np.float32)]
+    feed = {v: xs if v is x else np.ones((2, 1), np.float32) for v in f.arguments}
+    assert (f.name, f.root_function.op_name) == ("now", node)
+    assert_equal(f.eval(feed), xs)
+    assert_equal(f.grad(feed, wrt=[x]), [np.ones((2, 1)), np.ones((1, 1))])
+    f.save(str(tmp_path / "f"))
+    assert C.load_model(str(tmp_path / "f")).root_function.op_name == node
 
 
 def test_a_delay_by_no_step_without_a_name_is_its_operand():

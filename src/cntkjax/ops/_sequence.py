@@ -28,7 +28,6 @@ from ..variables import Constant, Variable
 from ._blocks import as_one_block
 from ._elementwise import element_times, minus
 from ._operand import Operand, as_variable
-from ._structure import alias
 from .functions import Function
 
 __all__ = [
@@ -94,7 +93,7 @@ def to_sequence_like(x: Operand, dynamic_axes_like: Operand, name: str = "") -> 
 
 
 def delayed(primitive: Any, x: Operand, initial_state: Operand | None, time_step: int, name: str) -> Function:
-    """A delay by `time_step` steps, x itself for 0; `primitive` is PastValue or FutureValue.
+    """A delay by `time_step` steps, for 0 the same values; `primitive` is PastValue or FutureValue.
 
     Errors: ValueError for a negative time_step.
     """
@@ -102,8 +101,6 @@ def delayed(primitive: Any, x: Operand, initial_state: Operand | None, time_step
     if steps < 0:
         raise ValueError(f"{primitive.name}: time_step must be at least 0, got {time_step}; see sequence.delay")
     x = as_variable(x)
-    if steps == 0:
-        return alias(needs_sequence(x, "a delay"), name)
     state = _zero(x.dtype) if initial_state is None else as_variable(initial_state, x.dtype)
     return apply(primitive, [x, state], {"offset": steps}, name)  # type: ignore[return-value]
 

@@ -31,7 +31,7 @@ from ._sequence import (
     where_steps,
     within,
 )
-from ._structure import combine
+from ._structure import alias, combine
 from ._variables import sequence_input
 from .functions import Function
 
@@ -126,8 +126,8 @@ def delay(x: Operand, initial_state: Operand | None = None, time_step: int = 1, 
            [9.],
            [9.]], dtype=float32)]
     """
-    if time_step == 0 and not name:
-        return x
+    if time_step == 0:
+        return alias(x, name) if name else x
     if time_step < 0:
         return future_value(x, initial_state, -time_step, name)
     return past_value(x, initial_state, time_step, name)

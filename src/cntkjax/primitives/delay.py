@@ -70,7 +70,7 @@ class Delay(Primitive):
         fills_first_cells = is_uniform and self.delay < 0 and layout.simple  # where all sequences begin
         pad = jnp.broadcast_to(state if fills_first_cells else 0, (min(k, layout.time), *data.shape[1:]))
         pad = pad.astype(data.dtype)
-        shifted = jnp.concatenate([pad, data[:-k]] if self.delay < 0 else [data[k:], pad])
+        shifted = jnp.concatenate([pad, data[: layout.time - len(pad)]] if self.delay < 0 else [data[k:], pad])
         assert ctx.node is not None
         carried_in = ctx.carried_in.get(ctx.node)
         carry_out(ctx, ctx.node, data, initial)

@@ -16,6 +16,15 @@ def test_cycle_without_a_delay_is_an_error():
         bad.eval({x: sequences([2], 2)})
 
 
+def test_a_delay_by_no_step_in_a_loop_is_an_error():
+    x = C.sequence.input_variable(2)
+    h = C.placeholder(shape=2)
+    bad = C.tanh(x + C.sequence.past_value(h, time_step=0))
+    bad.replace_placeholders({h: bad})
+    with pytest.raises(ValueError, match="by no step"):
+        bad.eval({x: sequences([2], 2)})
+
+
 def test_loop_that_looks_both_ways_is_an_error():
     x = C.sequence.input_variable(2)
     h = C.placeholder(shape=2)

@@ -69,8 +69,8 @@ def _pop_until(node: Node, stack: list[Node]) -> list[Node]:
 def loop_of(component: Sequence[Node]) -> Loop:
     """The loop that a strongly connected component is.
 
-    Errors: ValueError for a cycle without a delay, or with delays in both directions; AxisError for values along
-            different sequence axes.
+    Errors: ValueError for a cycle without a delay, with delays by no step, or with delays in both directions; AxisError
+            for values along different sequence axes.
     """
     delays = [n for n in component if n.primitive.delay]
     outputs = {n: n.node_outputs[0] for n in component}
@@ -78,6 +78,11 @@ def loop_of(component: Sequence[Node]) -> Loop:
         raise ValueError(explain(
             "the graph has a cycle without a delayed value in it", {"in": outputs[component[0]]},
             "close recurrent loops through cntk.sequence.past_value or future_value",
+        ))
+    if still := [n for n in delays if not n.node_attributes["offset"]]:
+        raise ValueError(explain(
+            "a delay in a recurrent loop goes by no step, so its value would depend on itself",
+            {n.primitive.name: outputs[n] for n in still}, "give it a time_step of at least 1, or leave it out",
         ))
     if len(directions := {n.primitive.delay for n in delays}) > 1:
         raise ValueError(explain(
