@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...io import CBFDeserializer, CTFDeserializer, StreamDef
@@ -17,11 +17,9 @@ def text_deserializer(block: Block) -> Sequence[Any]:
     if inputs is None:
         raise block.missing("input")
     streams = {}
-    for entry in inputs:
-        stream = inputs.block(entry.name)
-        assert stream is not None
-        streams[entry.name] = StreamDef(
-            field=stream.text("alias") if "alias" in stream else entry.name,
+    for name, alias, stream in _streams(inputs):
+        streams[name] = StreamDef(
+            field=alias,
             shape=stream.integer("dim"),
             is_sparse=stream.choice("format", ("dense", "sparse"), "dense") == "sparse",
             defines_mb_size=stream.flag("definesMBSize", False),
@@ -38,14 +36,19 @@ def text_deserializer(block: Block) -> Sequence[Any]:
 def binary_deserializer(block: Block) -> Sequence[Any]:
     """The deserializer of a file in CNTK's binary format, whose streams may get other names."""
     description, inputs = CBFDeserializer(block.existing_file("file")), block.block("input")
-    for entry in inputs or ():
-        assert inputs is not None
+    for name, alias, stream in _streams(inputs) if inputs is not None else ():
+        sizes = {"dim": stream.integer("dim")} if "dim" in stream else {}
+        defines = stream.flag("definesMBSize", False)
+        description["input"][name] = {"alias": alias} | sizes | {"definesMBSize": defines}
+    return [description]
+
+
+def _streams(inputs: Block) -> Iterator[tuple[str, str, Block]]:
+    """The name of each stream, that in the file, and its block."""
+    for entry in inputs:
         stream = inputs.block(entry.name)
         assert stream is not None
-        definition = {"alias": stream.text("alias") if "alias" in stream else entry.name}
-        sizes = {"dim": stream.integer("dim")} if "dim" in stream else {}
-        description["input"][entry.name] = definition | sizes | {"definesMBSize": stream.flag("definesMBSize", False)}
-    return [description]
+        yield entry.name, stream.text("alias") if "alias" in stream else entry.name, stream
 
 
 __all__ = ["binary_deserializer", "text_deserializer"]

@@ -33,7 +33,7 @@ LARGE_SUM_OPTIONS = {"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYP
 
 # XLA of jax 0.12 makes one kernel of a small loop, and does not compile a barrier there. Which loops it takes for small
 # is left to it in programs without barriers in loops.
-LOOP_BARRIER_OPTIONS = {"xla_disable_hlo_passes": "cse_barrier_expander,small-while-loop-hoisting"}
+LOOP_BARRIER_OPTIONS = {name: f"{passes},small-while-loop-hoisting" for name, passes in KEPT_BARRIERS.items()}
 
 # XLA has two code generators. The older one, which emits LLVM directly, compiles small programs in 0.6 of the time,
 # and what it compiles takes 0 to 6 percent longer to run: the training step of a small LSTM tagger compiles in 0.96
