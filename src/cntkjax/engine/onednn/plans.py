@@ -131,13 +131,14 @@ class _Builder:
         primitive = self._chosen()
         given, memory = self._memory(self.task.weights), self._memory_of(primitive, _WEIGHTS)
         ends = {argument: (buffer, 0) for argument, buffer in self.buffers.items()}
-        steps = []
+        copies = []  # of weights or their gradient, at most one
         if not self.library.are_equal(memory, given):
             outside, inside = (given, *ends[_WEIGHTS]), (memory, _SCRATCH_BUFFER, self._reserve(memory))
             ends[_WEIGHTS] = inside[1:]
-            steps.append(self._copy(inside, outside) if self.task.kind == "weights" else self._copy(outside, inside))
+            copies = [self._copy(inside, outside) if self.task.kind == "weights" else self._copy(outside, inside)]
         rows = [(self._number(argument), self._memory_of(primitive, argument), *end) for argument, end in ends.items()]
-        steps.insert(len(steps) if self.task.kind != "weights" else 0, self._step(primitive, rows))
+        step = self._step(primitive, rows)
+        steps = [step, *copies] if self.task.kind == "weights" else [*copies, step]
         flat = [number for step in steps for number in step]
         return np.array([self.scratch, self.library.engine.value, len(steps), len(flat) + 3, *flat], np.int64)
 
