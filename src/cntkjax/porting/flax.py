@@ -205,9 +205,10 @@ def load(path=Path(__file__).with_name("weights.safetensors")):
     weights = load_file(path)
     if any(value.dtype == "float64" for value in weights.values()):
         jax.config.update("jax_enable_x64", True)
-    model = Model(nnx.Rngs(0))
+    model = nnx.eval_shape(lambda: Model(nnx.Rngs(0)))  # without drawing numbers that would be replaced
     for name, value in weights.items():
         reduce(getattr, name.split("."), model).set_value(jnp.asarray(value))
+    nnx.reseed(model, default=0)
     model.eval()
     return model
 ''',
