@@ -3,6 +3,7 @@ SUITABLE := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for p in python3 python python3.13 python3.12 python3.11 python3.14; do \
 	$$p -c '$(SUITABLE)' 2>/dev/null && { echo $$p; break; }; done)
 VENV := .venv/bin/python
+unexport PYTHONDONTWRITEBYTECODE  # or each process compiles anew what it imports
 # A module's tests stay in one process: what they prepare is prepared once. Examples in docstrings, the shortest, are last.
 PYTEST := $(VENV) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=30 --durations-min=5
 
@@ -52,7 +53,7 @@ chains: .venv/test.stamp  ## how large programs of deep networks become: chains 
 
 lint: .venv/test.stamp
 	$(VENV) -m ruff check .
-	$(VENV) -m mypy
+	MYPY_NUM_WORKERS=2 $(VENV) -m mypy
 
 check-wheel: .venv/test.stamp  ## a wheel and an sdist, used in new environments of each Python that is installed
 	$(VENV) -m pip install -q build
@@ -73,5 +74,5 @@ $(VENV):
 	@touch $@
 
 .venv/test.stamp: pyproject.toml | $(VENV)
-	$(VENV) -m pip install -q -e '.[test]'
+	$(VENV) -m pip install -q --no-compile -e '.[test]'  # a third of it is ever imported, and compiled then
 	@touch $@
