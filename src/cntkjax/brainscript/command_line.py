@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         run(given)
     except (ConfigError, OSError, RuntimeError, ValueError, TypeError, ImportError, MemoryError) as error:
-        print(f"EXCEPTION occurred: {error}", file=sys.stderr)
+        print(f"EXCEPTION occurred: {error}", *getattr(error, "__notes__", ()), sep="\n  ", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from the last checkpoint", file=sys.stderr)

@@ -89,7 +89,7 @@ class Criterion:
         text = self.shown(average, samples)
         if "CrossEntropy" not in self.operation:
             return text
-        return f"{text}; perplexity = {math.exp(average) if average < 709 else math.inf:.8f}"
+        return f"{text}; perplexity = {math.inf if average > 709 else math.exp(average):.8f}"
 
 
 class Sums:

@@ -8,6 +8,7 @@ from typing import Any
 from ..graph.function import nodes
 from ..io import StreamInformation
 from ..ops import combine
+from ..ops._operand import as_variable
 from ..ops.functions import Function
 from ..train._sources import Criterion, Inputs
 from ._text import ConfigError
@@ -33,7 +34,7 @@ def named_criteria(criterion: Criterion, settings: BlockSettings) -> tuple[Any, 
         outputs = ", ".join(repr(v.name or v.uid) for v in parts)
         raise ValueError(f"the criterion has {len(parts)} outputs: {outputs}; give (loss, metric), or set "
                          "trainCriterionNodeName and evalCriterionNodeName")
-    function = _function(parts[0] if is_list else criterion)
+    function = combine([as_variable(part) for part in parts if part is not None]) if is_list else _function(criterion)
     loss = node_named(function, names[0], "trainCriterionNodeName") if names[0] else parts[0]
     default = [part for part in parts[1:] if part is not None] if is_list or len(parts) == 2 else []
     metrics = [node_named(function, names[1], "evalCriterionNodeName")] if names[1] else default

@@ -16,7 +16,7 @@ _OPSET = 17  # leaves the size of batches open
 def export_model(command: Command) -> None:
     """Write the output nodes of a model to ``outputModelPath``, by default ``modelPath.onnx``."""
     block, network = command.block, load_network(command.model_path)
-    names = named_nodes(network, block.array("outputNodeNames"), "outputNodeNames") or network.roles["output"]
+    names = named_nodes(network, block, "outputNodeNames") or network.roles["output"]
     if not names:
         raise ConfigError("the model has no output nodes: name nodes in outputNodeNames")
     path = Path(block.file("outputModelPath", f"{command.model_path}.onnx"))

@@ -70,8 +70,13 @@ def run_command(block: Block, name: str, log: Log) -> None:
             raise text.at(0).error(f"there is no action {action}; " + (
                 f"did you mean {guess}?" if guess else f"there are {', '.join(ACTIONS)}"))
         log.headline(f"{name} command ({action} action)")
-        if run is train or workers.rank() == 0:  # which writes the files
-            run(Command(block, log))
+        try:
+            if run is train or workers.rank() == 0:  # which writes the files
+                run(Command(block, log))
+        except Exception as error:
+            if getattr(error, "place", None) is None:
+                error.add_note(f"in the command {name}, {block.place}")
+            raise
         workers.barrier(f"the end of {name}")
         log.line()
         log.line(f'Action "{action}" complete.')

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...sgd import ConfigError
 from ...sgd.keys import nearest
 from ..configuration import Block
 from ..log import Criterion, Log
 from ..network import Network
+from ..source import ConfigError, Place
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,21 @@ def _is_whole(network: Network, name: str) -> bool:
     return not any(v.dynamic_axes for v in (node, *operands))
 
 
-def named_nodes(network: Network, names: list[str], key: str) -> list[str]:
+def named_nodes(network: Network, block: Block, key: str) -> list[str]:
     """Names of nodes that a key lists. Errors: ConfigError for one that the network has not."""
+    names, value = block.array(key), block.get(key)
     for name in names:
-        if name not in network.nodes:
-            guess = nearest(name, network.nodes)
-            raise ConfigError(f"{key}: the network has no node {name}" + (f"; did you mean {guess}?" if guess else ""))
+        if value is not None and name not in network.nodes:
+            raise no_node(network, name, key, value.at(0))
     return names
 
 
-__all__ = ["Command", "criteria", "named_nodes"]
+def no_node(network: Network, name: str, key: str, place: Place) -> ConfigError:
+    """The error for a name of a node that the network has not."""
+    special = dict.fromkeys(each for role in ("evaluation", "criterion", "output") for each in network.roles[role])
+    guess = nearest(name, network.nodes)
+    hint = f"did you mean {guess}?" if guess else f"its criteria and outputs are {', '.join(special)}"
+    return place.error(f"{key}: the network has no node {name}; {hint}")
+
+
+__all__ = ["Command", "criteria", "named_nodes", "no_node"]

@@ -89,7 +89,7 @@ def minibatch_size(block: Block) -> int:
 
 def _criteria(network: Network, command: Command) -> list[Criterion]:
     """The nodes that are evaluated: those that the block names, or all evaluation nodes and criteria."""
-    names = named_nodes(network, command.block.array("evalNodeNames"), "evalNodeNames")
+    names = named_nodes(network, command.block, "evalNodeNames")
     if not names:
         log = command.log
         log.line("evalNodeNames are not specified, using all the default evalnodes and training criterion nodes.")

@@ -19,7 +19,7 @@ def dump_nodes(command: Command) -> None:
         expression = pattern(block.text("nodeNameRegex"))
         names = [name for name in names if expression.fullmatch(name)]
     elif "nodeName" in block:
-        names = named_nodes(network, block.array("nodeName"), "nodeName")
+        names = named_nodes(network, block, "nodeName")
     path = Path(block.file("outputFile", f"{command.model_path}.__AllNodes__.txt"))
     values, metadata = block.flag("printValues", True), block.flag("printMetadata", True)
     lines = [line for name in sorted(names) for line in described(network, name, values, metadata)]

@@ -49,7 +49,7 @@ def train(command: Command) -> None:
     settings = settings_of(block, path, command.log, pieces)
     start, trained = _start(path)
     network = _network(command, start)
-    names = _criteria(network, settings)
+    names = _criteria(network, sgd or block)
     _describe(network, names, command)
     if line := initialization(settings):
         command.log.line(line)
@@ -137,10 +137,10 @@ def _network(command: Command, start: str) -> Network:
     return network
 
 
-def _criteria(network: Network, settings: BlockSettings) -> list[Criterion]:
+def _criteria(network: Network, sgd: Block) -> list[Criterion]:
     """The node that is minimized, and those that are reported with it."""
     losses, metrics = (
-        named_nodes(network, [settings[key]], key) if settings[key] else network.roles[role]
+        named_nodes(network, sgd, key) or network.roles[role]
         for role, key in (("criterion", "trainCriterionNodeName"), ("evaluation", "evalCriterionNodeName"))
     )
     if not losses:

@@ -18,7 +18,7 @@ from ..network import Network
 from ..readers import open_reader, streams_of
 from .building import read_or_built
 from .output_format import Format, output_format
-from .session import Command, named_nodes
+from .session import Command, named_nodes, no_node
 from .test import minibatch_size
 from .writers import SequenceWriter, block_writers
 
@@ -34,7 +34,7 @@ def write(command: Command) -> None:
         writers, where = _writers(network, command, stack)
         values = {name: alias(network.nodes[name]) for name in writers}
         inputs = streams_of([*values.values()], source)
-        total = number = 0
+        total = number = _written({name: v for name, v in values.items() if not v.arguments}, {}, writers, network)
         while minibatch := next_minibatch(source, minibatch_size(command.block), inputs):
             samples = _written(values, minibatch, writers, network)
             command.log.line(f"Minibatch[{number}]: ActualMBSize = {samples}")
@@ -46,11 +46,13 @@ def write(command: Command) -> None:
 def _writers(network: Network, command: Command, stack: ExitStack) -> tuple[Mapping[str, SequenceWriter], str]:
     """What writes each node, and a line about where to."""
     block = command.block
-    names = named_nodes(network, block.array("outputNodeNames"), "outputNodeNames") or network.roles["output"]
+    names = named_nodes(network, block, "outputNodeNames") or network.roles["output"]
     writer = block.block("writer") if "writer" in block else None
     if writer is not None:
         found = block_writers(writer, command.reader(), stack)
-        named_nodes(network, [*found], "writer")
+        for entry in writer:
+            if entry.name in found and entry.name not in network.nodes:
+                raise no_node(network, entry.name, "writer", entry.place)
         return {name: each for name, each in found.items() if name in names or "outputNodeNames" not in block}, ""
     if not names:
         raise ConfigError("the model has no output nodes: name nodes in outputNodeNames")
@@ -65,12 +67,10 @@ def _written(
     """Write a minibatch; returns the number of its samples."""
     for name, value in values.items():
         given = {variable: minibatch[variable] for variable in value.arguments}
-        shape = network.nodes[name].shape
-        result = value.eval(given)
-        has_steps = len(value.output.dynamic_axes) > 1
-        for sequence in result if has_steps else ([row] for row in result):
-            writers[name].sequence(_dense(sequence), shape)
-    return max(data.num_samples for data in minibatch.values())
+        result, axes = value.eval(given), len(value.output.dynamic_axes)
+        for sequence in result if axes > 1 else ([row] for row in result) if axes else [[result]]:
+            writers[name].sequence(_dense(sequence), network.nodes[name].shape)
+    return max((data.num_samples for data in minibatch.values()), default=0)
 
 
 def _dense(sequence: Any) -> Any:

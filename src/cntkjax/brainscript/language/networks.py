@@ -132,13 +132,14 @@ class Description:
             roles = {role: [value.nodes[name] for name in value.roles[role]] for role in ROLES}
             return network_of(value.nodes, roles, self.precision)
         record = self.evaluator.expect(Fields, value, place, "the description of a network")
+        places = {name: getattr(thunk.expression, "place", place) for name, thunk in record.members.items()}
         values = {name: self.evaluator.force(record.members[name]) for name in sorted(record.members)}
         members = {name: value for name, value in values.items() if isinstance(value, NetNode)}
         roles = {role: [] for role in ROLES}
         for name, role in SPECIAL.items():
             if name in values:
                 members.pop(name, None)
-                found = self._special(name, values[name], place)
+                found = self._special(name, values[name], places[name])
                 roles[role] += [each for each in found if each not in roles[role]]
         return network_of(members, roles, self.precision)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .table import filled, flags, integers, operation
+from .table import filled, integers, operation
 
 
 @operation("Times")
@@ -34,6 +34,8 @@ def transpose_times(C: Any, a: Any, b: Any, *, outputRank: float = 1, name: str)
     """The product with the transpose of the first operand."""
     if len(a.shape) == 1:
         return C.times(b, C.reshape(a, (*a.shape, 1)), name=name)
+    if len(a.shape) == 2 and outputRank == 1:
+        return C.times_transpose(b, a, name=name)
     return C.times(b, C.swapaxes(a, -1, -2), output_rank=int(outputRank), name=name)
 
 
@@ -70,7 +72,7 @@ def convolution(
         rank = len(sizes)
         padding = [bool(each) for each in _spatial(autoPadding, rank, False)]
         steps = tuple(int(each) for each in _spatial(stride, rank, 1.0))
-        if not all(flags(sharing)):
+        if not all(_spatial(sharing, rank, True)[1:]):  # there is one position along the channels
             return _local(C, kernel, x, sizes, steps, padding, name)
         weights = _kernel(C, kernel, sizes, integers(mapDims))
         if transpose:

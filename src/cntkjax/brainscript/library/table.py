@@ -52,11 +52,6 @@ def integers(value: Any) -> list[int]:
     return [int(each) for each in (value if isinstance(value, list) else [value])]
 
 
-def flags(value: Any) -> list[bool]:
-    """A truth value, or a list of them."""
-    return [bool(each) for each in (value if isinstance(value, list) else [value])]
-
-
 def shape(dimensions: Any) -> tuple[int, ...]:
     """A shape as CNTK's Python API writes it, last dimension first; 0 is inferred."""
     return tuple(reversed([-1 if each == 0 else each for each in integers(dimensions)]))
@@ -73,4 +68,4 @@ def filled(value: Any, rank: int, last: Any) -> list[Any]:
     return list(reversed((values + [last] * rank)[:rank]))
 
 
-__all__ = ["OPERATIONS", "Operation", "axis", "filled", "flags", "integers", "operation", "shape"]
+__all__ = ["OPERATIONS", "Operation", "axis", "filled", "integers", "operation", "shape"]

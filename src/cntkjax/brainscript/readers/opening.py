@@ -66,6 +66,8 @@ def open_reader(
     if log is not None:
         for warning in block.unread(_WITHOUT_EFFECT):
             log.warn(warning)
+        if block.text("miniBatchMode", "partial").lower() == "full":
+            log.warn("miniBatchMode = full has no effect: an epoch ends with a smaller minibatch, as with partial")
     if samples and isinstance(source, SentenceSource):
         source.begin_epoch(samples)
     elif samples:
