@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import SupportsFloat, TextIO
 
 import numpy as np
@@ -18,6 +17,7 @@ from ..logging._progress_writer import LazySum, is_due
 from ..parallel import workers
 from ..sgd import Epoch, Observer
 from ..sgd._workers import summed
+from .source import new_file
 
 _WIDTH = 76
 
@@ -32,8 +32,7 @@ class Log:
     def to_file(cls, prefix: str, commands: Sequence[str], timestamping: bool) -> Log:
         """``PREFIX_command.log``, with ``rankN`` if there are several workers; the folder is made."""
         rank = f"rank{workers.rank()}" if workers.size() > 1 else ""
-        path = Path(f"{prefix}_{'_'.join(commands)}.log{rank}")
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path = new_file(f"{prefix}_{'_'.join(commands)}.log{rank}")
         print(f"Redirecting stderr to file {path}", file=sys.stderr)
         return cls(path.open("w", encoding="utf-8"), timestamping)
 

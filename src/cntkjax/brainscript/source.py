@@ -150,9 +150,16 @@ def local_path(name: str) -> str:
     return name if os.path.exists(name) else name.replace("\\", os.sep)
 
 
+def new_file(name: str) -> Path:
+    """The path of a file that is written; its folder is made."""
+    path = Path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
 def content_of(path: Path) -> str:
     """The text of a file, whatever its line ends are, and whether it begins with a mark of its encoding."""
     return path.read_bytes().decode("utf-8-sig", errors="replace").replace("\r\n", "\n").replace("\r", "\n")
 
 
-__all__ = ["ConfigError", "Place", "Text", "content_of", "local_path"]
+__all__ = ["ConfigError", "Place", "Text", "content_of", "local_path", "new_file"]

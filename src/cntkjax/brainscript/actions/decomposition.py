@@ -15,6 +15,7 @@ from ...sgd import ConfigError
 from ...variables import Parameter
 from ..models import function_of, load_network
 from ..network import Network
+from ..source import new_file
 from .session import Command
 from .tools import pattern
 
@@ -36,9 +37,7 @@ def decompose(command: Command) -> None:
                 factors[variable] = _factors(variable, name, ratio, aligned, command)
     if not factors:
         raise ConfigError(f"{block.path()}: no weight matrix of the model has a name that NodeNameRegex matches")
-    path = Path(block.file("outputModelPath"))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    function_of(_replaced(network, factors)).save(str(path))
+    function_of(_replaced(network, factors)).save(str(new_file(block.file("outputModelPath"))))
 
 
 def _groups(command: Command) -> Iterator[tuple[re.Pattern[str], float]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from .. import mel
 from ..models import function_of
-from ..source import Text, content_of, local_path
+from ..source import Text, content_of, local_path, new_file
 from .building import built
 from .session import Command
 
@@ -19,8 +19,7 @@ def edit(command: Command) -> None:
             text = Text(name, _read(command, name))
             mel.edit(text, block, command.precision)
         return
-    path = Path(block.file("outputModelPath"))
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = new_file(block.file("outputModelPath"))
     function_of(built(command)).save(str(path))
     command.log.line(f"Model written to {path}")
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from ...ops import combine
 from ...ops.functions import ModelFormat
 from ...sgd import ConfigError
 from ..models import load_network
+from ..source import new_file
 from .session import Command, named_nodes
 
 _OPSET = 17  # leaves the size of batches open
@@ -19,8 +18,7 @@ def export_model(command: Command) -> None:
     names = named_nodes(network, block, "outputNodeNames") or network.roles["output"]
     if not names:
         raise ConfigError("the model has no output nodes: name nodes in outputNodeNames")
-    path = Path(block.file("outputModelPath", f"{command.model_path}.onnx"))
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = new_file(block.file("outputModelPath", f"{command.model_path}.onnx"))
     combine([network.nodes[name] for name in names]).save(str(path), ModelFormat.ONNX, opset=_OPSET)
     command.log.line(f"Nodes {', '.join(names)} are written to {path}")
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from ..building import PRECOMPUTED
 from ..models import load_network
 from ..network import Network
 from ..shapes import shown_shape
+from ..source import new_file
 from .session import Command
 
 
 def plot(command: Command) -> None:
     """Write the graph of a model as CNTK does, node by node in the order of names."""
-    path = Path(command.block.file("outputDOTFile", f"{command.model_path}.dot"))
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = new_file(command.block.file("outputDOTFile", f"{command.model_path}.dot"))
     path.write_text("\n".join([*graph(load_network(command.model_path)), ""]), encoding="utf-8")
     if "renderCmd" in command.block:
         command.log.warn(f"renderCmd is not run: configurations start no process. Draw with: dot -Tpng -O {path}")

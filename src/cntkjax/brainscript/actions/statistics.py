@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from ...train._sources import next_minibatch
 from ..models import function_of, load_network
 from ..network import Network
 from ..readers import Source, open_reader, streams_of
+from ..source import new_file
 from .session import Command
 from .test import minibatch_size
 
@@ -36,8 +36,7 @@ def normalization_statistics(command: Command) -> None:
         node: Any = network.nodes[name].owner
         _estimate(node, source, minibatch_size(block), block.integer("itersPerNode", _ITERATIONS))
         command.log.line(f"Estimated the statistics of {name}")
-    path = Path(block.file("outputModelPath", f"{command.model_path}.PBN"))
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = new_file(block.file("outputModelPath", f"{command.model_path}.PBN"))
     function_of(network).save(str(path))
     command.log.line(f"Model written to {path}")
 

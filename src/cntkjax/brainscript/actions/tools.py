@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from ...sgd import ConfigError
 from ..mel.models import described
 from ..models import load_network
+from ..source import new_file
 from .session import Command, named_nodes
 
 
@@ -20,7 +20,7 @@ def dump_nodes(command: Command) -> None:
         names = [name for name in names if expression.fullmatch(name)]
     elif "nodeName" in block:
         names = named_nodes(network, block, "nodeName")
-    path = Path(block.file("outputFile", f"{command.model_path}.__AllNodes__.txt"))
+    path = new_file(block.file("outputFile", f"{command.model_path}.__AllNodes__.txt"))
     values, metadata = block.flag("printValues", True), block.flag("printMetadata", True)
     lines = [line for name in sorted(names) for line in described(network, name, values, metadata)]
     path.write_text("\n".join([*lines, ""]), encoding="utf-8")

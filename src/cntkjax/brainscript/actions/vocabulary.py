@@ -11,6 +11,7 @@ import numpy as np
 
 from ...sgd import ConfigError
 from ..configuration import Block
+from ..source import new_file
 from .session import Command
 
 
@@ -64,9 +65,7 @@ def classes(counts: list[int], number: int) -> list[int]:
 
 
 def _write(path: str, lines: Iterable[str]) -> None:
-    file = Path(path)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    new_file(path).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 __all__ = ["classes", "vocabulary", "write_classes"]

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any, TextIO
 
 from ...io import MinibatchData
@@ -16,6 +15,7 @@ from ...train._sources import next_minibatch
 from ...variables import Variable
 from ..network import Network
 from ..readers import open_reader, streams_of
+from ..source import new_file
 from .building import read_or_built
 from .output_format import Format, output_format
 from .session import Command, named_nodes, no_node
@@ -80,8 +80,7 @@ def _dense(sequence: Any) -> Any:
 def _open(stack: ExitStack, path: str, name: str) -> TextIO:
     if path == "-":
         return sys.stdout
-    file = Path(f"{path}.{name.replace(os.sep, '_')}")
-    file.parent.mkdir(parents=True, exist_ok=True)
+    file = new_file(f"{path}.{name.replace(os.sep, '_')}")
     return stack.enter_context(file.open("w", encoding="utf-8", newline="\n"))
 
 

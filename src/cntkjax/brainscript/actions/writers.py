@@ -13,6 +13,7 @@ import numpy as np
 from ...sgd import ConfigError
 from ..configuration import Block
 from ..readers import open_reader
+from ..source import new_file
 
 _PERIOD, _USER = 100_000, 9  # 10 ms in units of 100 ns; HTK's kind of files with numbers of any meaning
 
@@ -29,9 +30,7 @@ class _LabelWriter:
 
     def __init__(self, block: Block, reader: Block, stack: ExitStack) -> None:
         self._labels = Path(block.file("token")).read_text(encoding="utf-8-sig").split()
-        path = Path(block.file("file"))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = stack.enter_context(path.open("w", encoding="utf-8", newline="\n"))
+        self._file = stack.enter_context(new_file(block.file("file")).open("w", encoding="utf-8", newline="\n"))
 
     def sequence(self, values: Any, shape: Sequence[int]) -> None:
         """Write the labels of a sequence."""
@@ -67,9 +66,8 @@ class _FeatureWriter:
         file = next(self._files, None)
         if file is None:
             raise ConfigError(f"{self._script} lists fewer files than there are utterances")
-        path = Path(file)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(struct.pack(">iihh", len(rows), _PERIOD, 4 * self._dim, _USER) + rows.astype(">f4").tobytes())
+        header = struct.pack(">iihh", len(rows), _PERIOD, 4 * self._dim, _USER)
+        new_file(file).write_bytes(header + rows.astype(">f4").tobytes())
 
 
 def utterance_lengths(reader: Block) -> Iterator[int]:

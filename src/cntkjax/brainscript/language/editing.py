@@ -123,19 +123,19 @@ def _members(call: Applied, outputs: Any) -> dict[str, NetNode]:
 def _parameters(outputs: Any, replacements: dict[int, NetNode], mode: str, path: str) -> dict[int, NetNode]:
     """Copies of the parameters that the cloned part has: to be learned, or constant."""
     return {
-        id(node): copied_parameter(node, f"{path}.{node.name}" if path else node.name, constant=mode == "constant")
+        id(node): copied_leaf(node, f"{path}.{node.name}" if path else node.name, constant=mode == "constant")
         for node in reachable(outputs) if node.operation == "LearnableParameter" and id(node) not in replacements
     }
 
 
-def copied_parameter(node: NetNode, name: str, constant: bool | None = None) -> NetNode:
-    """A parameter that begins like another one; `constant`: whether it never learns (None: like the other one)."""
+def copied_leaf(node: NetNode, name: str, constant: bool | None = None) -> NetNode:
+    """An input or parameter like another one; `constant`: whether it never learns (None: like the other one)."""
     if node.variable is None:
         options = dict(node.options)
         if constant is not None:
             options["learningRateMultiplier"] = 0.0 if constant else options.get("learningRateMultiplier", 1.0) or 1.0
         return NetNode(node.operation, name, [], options, node.place, node.chain)
-    return NetNode("LearnableParameter", name, [], {"copied": node.variable, "constant": constant}, node.place)
+    return NetNode(node.operation, name, [], {"copied": node.variable, "constant": constant}, node.place)
 
 
 def _result(call: Applied, outputs: Any, results: dict[str, NetNode]) -> Any:
@@ -147,4 +147,4 @@ def _result(call: Applied, outputs: Any, results: dict[str, NetNode]) -> Any:
     return record
 
 
-__all__ = ["copied_parameter", "editing_functions", "loaded"]
+__all__ = ["copied_leaf", "editing_functions", "loaded"]

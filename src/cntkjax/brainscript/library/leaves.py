@@ -67,7 +67,14 @@ def _given(C: Any, init: str, value: Any, path: str, literal: str, dimensions: t
 
 
 def copied(C: Any, original: Any, constant: bool | None, name: str) -> Any:
-    """A parameter that begins with the value of another; a constant if it never learns, or the other one does not."""
+    """An input like another one, or a parameter that begins with its value.
+
+    A constant if `constant` says that it never learns, or, if it says nothing, the other one does not.
+    """
+    if original.is_input:
+        return C.input_variable(
+            original.shape, original.dtype, is_sparse=original.is_sparse, dynamic_axes=original.dynamic_axes, name=name
+        )
     if original.is_constant if constant is None else constant:
         return C.Constant(original.value, name=name)
     return C.Parameter(original.shape, init=original.value, name=name)

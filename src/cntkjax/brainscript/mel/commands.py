@@ -37,9 +37,9 @@ def commands(text: Text, known: Iterable[str]) -> Iterator[tuple[EditLine, int, 
     """The commands of a script, with where they begin and end."""
     masked = re.sub(r"(?m)(^|(?<=\s))#[^\n]*", lambda match: " " * len(match[0]), text.content)
     for match in _STATEMENT.finditer(masked):
-        line = masked.rfind("\n", 0, match.start()) + 1
-        is_command = plain(match[2]) in known or (not match[1] and not masked[line : match.start()].strip())
-        if not is_command or masked[line : match.start()].strip():
+        before = masked[masked.rfind("\n", 0, match.start()) + 1 : match.start()].rstrip()
+        is_known = plain(match[2]) in known and before[-1:] in ("", ";")
+        if not is_known and (match[1] or before):
             continue
         end = _closing(masked, match.end(), Place(text, match.end() - 1))
         if masked[end + 1 :].lstrip()[:1] in ("{", "[", "="):

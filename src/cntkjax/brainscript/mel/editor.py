@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
-from ..language.editing import copied_parameter, loaded
+from ..language.editing import copied_leaf, loaded
 from ..language.evaluator import did_you_mean
 from ..language.networks import Description, Scope, expanded, include_file
 from ..models import function_of, load_network
@@ -15,7 +14,7 @@ from ..ndl.evaluation import Frame, Run
 from ..ndl.reader import Reader, Section
 from ..network import ROLES, Network
 from ..nodes import NetNode, reachable
-from ..source import ConfigError, Place, Text
+from ..source import ConfigError, Place, Text, new_file
 from .commands import EditLine, commands, plain
 from .models import NamedModel, described
 
@@ -89,7 +88,10 @@ class Editor:
 
     def find(self, pattern: str, command: EditLine) -> dict[str, NetNode]:
         """The nodes whose names match a pattern with ``*``, in any case; at least one."""
-        model, pattern = self.in_model(pattern, command)
+        return self.matching(*self.in_model(pattern, command), command)
+
+    def matching(self, model: NamedModel, pattern: str, command: EditLine) -> dict[str, NetNode]:
+        """The nodes of a model whose names match a pattern; at least one."""
         expression = re.compile(re.escape(pattern).replace(r"\*", ".*"), re.IGNORECASE)
         found = {name: node for name, node in model.nodes.items() if expression.fullmatch(name)}
         if not found:
@@ -156,10 +158,9 @@ class Editor:
         del self.models[command.argument(0).lower()]
 
     def save(self, command: EditLine) -> None:
-        target = Path(command.argument(max(len(command.arguments) - 1, 0)))
+        target = new_file(command.argument(max(len(command.arguments) - 1, 0)))
         is_named = len(command.arguments) > 1
         chosen = self.named_model(command.argument(0), command) if is_named else self.model_at(command.place)
-        target.parent.mkdir(parents=True, exist_ok=True)
         try:
             function_of(chosen.network()).save(str(target))
         except ConfigError as error:
@@ -170,13 +171,14 @@ class Editor:
         self.write(model.network(), list(model.nodes), command)
 
     def dump_nodes(self, command: EditLine) -> None:
-        self.write(self.model_at(command.place).network(), list(self.find(command.argument(0), command)), command)
+        model, pattern = self.in_model(command.argument(0), command)
+        self.write(model.network(), list(self.matching(model, pattern, command)), command)
 
     def write(self, network: Network, names: list[str], command: EditLine) -> None:
         """Write nodes as text, with values if ``includeData``."""
         data = command.options.get("includedata", "false").lower() == "true"
         lines = [line for name in sorted(names) for line in described(network, name, data)]
-        Path(command.argument(1)).write_text("\n".join([*lines, ""]), encoding="utf-8")
+        new_file(command.argument(1)).write_text("\n".join([*lines, ""]), encoding="utf-8")
 
     def set_input(self, command: EditLine) -> None:
         try:
@@ -204,7 +206,7 @@ class Editor:
             found = {node.name: node for node in reachable(found.values()) if node.operation == "LearnableParameter"}
         if name in ("computegradient", "needsgradient", "needgradient"):
             for node in found.values():
-                self.replace(node, copied_parameter(node, node.name, constant=not value))
+                self.replace(node, copied_leaf(node, node.name, constant=not value))
         elif name in _PROPERTIES:
             nodes = self.model_at(command.place).roles[_PROPERTIES[name]]
             for node in found.values():
@@ -240,18 +242,23 @@ class Editor:
             model.nodes = {node.name if each is node else key: each for key, each in model.nodes.items()}
 
     def copy(self, command: EditLine) -> None:
-        sources, pattern = self.find(command.argument(0), command), self.in_model(command.argument(0), command)[1]
+        source, pattern = self.in_model(command.argument(0), command)
         model, target = self.in_model(command.argument(1), command)
-        targets = [*self.find(command.argument(1), command)] if "*" in target and "*" not in pattern else [target]
+        sources = self.matching(source, pattern, command)
+        targets = [*self.matching(model, target, command)] if "*" in target and "*" not in pattern else [target]
         for each in targets:
             copies = {id(node): (node, _substituted(pattern, each, name)) for name, node in sources.items()}
             self.copy_nodes(copies, model, command)
 
     def copy_subtree(self, command: EditLine) -> None:
-        target = self.named_model(command.argument(1), command)
-        prefix = command.argument(2) if len(command.arguments) > 2 else ""
-        for root in self.find(command.argument(0), command).values():
-            self.copy_nodes({id(n): (n, prefix + n.name) for n in reachable([root])}, target, command)
+        source, pattern = self.in_model(command.argument(0), command)
+        model, target = self.in_model(command.argument(1), command)
+        prefix, roots = "".join(command.arguments[2:3]).strip("\"'"), self.matching(source, pattern, command)
+        if target == "*":  # all keep their names
+            pattern = "*"
+        for root in roots.values():
+            names = {id(n): (n, prefix + _substituted(pattern, target, n.name)) for n in reachable([root])}
+            self.copy_nodes(names, model, command)
 
     def copy_nodes(self, nodes: dict[int, tuple[NetNode, str]], model: NamedModel, command: EditLine) -> None:
         """Copies under other names; links between the nodes become links between the copies.
@@ -261,8 +268,8 @@ class Editor:
         values = command.options.get("copy", "all").lower() == "value"
         copies: dict[int, NetNode] = {}
         for key, (node, name) in nodes.items():
-            if node.operation == "LearnableParameter":
-                copies[key] = copied_parameter(node, name)
+            if node.operation == "LearnableParameter" or not (values or node.operands()):
+                copies[key] = copied_leaf(node, name)
             elif not values:
                 copies[key] = NetNode(node.operation, name, None, node.options, node.place, variable=node.variable)
                 copies[key].originals = node.originals or node.operands()
@@ -285,10 +292,12 @@ class Editor:
 
 
 def _substituted(pattern: str, target: str, name: str) -> str:
-    """The name that a node gets whose name matched a pattern: its part for ``*`` in the place of the target's."""
+    """The name that a node gets: if its own matches a pattern, its part for ``*`` in the place of the target's."""
     expression = re.escape(pattern).replace(r"\*", "(.*)")
     match = re.fullmatch(expression, name, re.IGNORECASE)
-    parts = iter(match.groups() if match else ())
+    if match is None:
+        return name
+    parts = iter(match.groups())
     return re.sub(r"\*", lambda _: next(parts, ""), target)
 
 
