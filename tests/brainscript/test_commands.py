@@ -175,6 +175,9 @@ def test_the_log_goes_to_a_file(run, tmp_path):
     lines = (tmp_path / "logs" / "x_Train_Test.log").read_text().splitlines()
     stamped = r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d: "
     assert any(re.match(rf"{stamped}Finished Epoch\[ 3 of 3\]", line) for line in lines)
+    status, log = run("command=Nothing", f"stderr={tmp_path}/logs/x")
+    assert status == 1 and "command = Nothing: there is no block Nothing" in log
+    assert "EXCEPTION occurred: " in (tmp_path / "logs" / "x_Nothing.log").read_text()
 
 
 def test_output_formats(run, tmp_path):
@@ -184,6 +187,12 @@ def test_output_formats(run, tmp_path):
     assert (tmp_path / "out.labels").read_text().splitlines()[:2] == ["yes\t// labels 0", "yes\t// labels 1"]
     run("command=Write", 'Write=[format=[elementSeparator=",";precisionFormat=".2";sequencePrologue="%x: "]]')
     assert (tmp_path / "out.PosteriorProb").read_text().splitlines()[0] == "2 1 1: 0.13,0.87"
+    run("command=Write", "Write=[outputNodeNames=B1]")  # a value that is none of samples
+    assert (tmp_path / "out.B1").read_text().splitlines() == [" ".join(f"{v:.6f}" for v in learned_bias(tmp_path))]
+
+
+def learned_bias(folder):
+    return load_model(f"{folder}/models/net.dnn").find_by_name("B1").value.ravel()
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
@@ -206,6 +215,9 @@ def test_output_formats(run, tmp_path):
     (["deviceId=GPX"], "there is no device gpx; deviceId = -1 is the CPU"),
     (["reader=[file=nowhere.ctf]"], "column 14: there is no file nowhere.ctf; relative names are those in "),
     (["Train=[SimpleNetworkBuilder=[layerTypes=Sigmod]]"], "RectifiedLinear; did you mean Sigmoid?"),
+    (["Train=[SGD=[evalCriterionNodeName=Wrong]]"], "column 35: evalCriterionNodeName: the network has no node Wrong; "
+     "its criteria and outputs are EvalClassificationError, CrossEntropyWithSoftmax, "),
+    (["Train=[SimpleNetworkBuilder=[layerSizes=2]]"], "\n  in the command Train, the command line, line 1, column 1\n"),
 ])
 def test_mistakes(run, arguments, message):
     status, log = run(*arguments)

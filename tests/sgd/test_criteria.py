@@ -3,8 +3,8 @@
 import pytest
 
 import cntkjax as C
-from cntkjax.sgd import ConfigError
-from tests.sgd.problems import RATE, regression, trained
+from cntkjax.sgd import SGD, ConfigError
+from tests.sgd.problems import RATE, X, Y, regression, trained
 
 
 def test_criterion_nodes_are_found_by_name():
@@ -18,3 +18,11 @@ def test_criterion_nodes_are_found_by_name():
         trained(both, **RATE, trainCriterionNodeName="lss")
     with pytest.raises(ValueError, match="the criterion has 3 outputs"):
         trained(both, **RATE)
+
+
+def test_a_metric_that_the_loss_does_not_depend_on_is_found_by_name():
+    loss = regression()
+    metric = C.reduce_sum(C.abs(C.minus(*loss.root_function.inputs[:2])), name="metric")
+    block = SGD(maxEpochs=2, minibatchSize=16, evalCriterionNodeName="metric", **RATE)
+    history = block.train((loss, metric), (X, Y), progress_writers=[])
+    assert history[1].metric < history[0].metric

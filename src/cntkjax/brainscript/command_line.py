@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         run(given)
     except (ConfigError, OSError, RuntimeError, ValueError, TypeError, ImportError, MemoryError) as error:
-        print(f"EXCEPTION occurred: {error}", *getattr(error, "__notes__", ()), sep="\n  ", file=sys.stderr)
+        print(_explained(error), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from the last checkpoint", file=sys.stderr)
@@ -70,9 +70,17 @@ def run(arguments: Sequence[str], describes: bool = False) -> None:
             start_profiler(os.path.join(root.file("WorkDir", "."), "profiler"))
             enable_profiler()
         run_commands(root, log)
+    except Exception as error:
+        if log.is_file:
+            log.line(_explained(error))
+        raise
     finally:
         stop_profiler()
         log.close()
+
+
+def _explained(error: Exception) -> str:
+    return "\n  ".join([f"EXCEPTION occurred: {error}", *getattr(error, "__notes__", ())])
 
 
 def _misspelt(root: Block) -> Iterator[str]:

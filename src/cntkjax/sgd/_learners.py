@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from ..engine.plan.parts import resolve
 from ..graph.function import nodes
+from ..graph.proxy import unwrap
 from ..learners import (
     Learner,
     adagrad,
@@ -22,7 +23,11 @@ from ..learners import (
 )
 from ..ops.functions import Function
 from ..parallel import workers
-from ..train.distributed import block_momentum_distributed_learner, data_parallel_distributed_learner
+from ..train.distributed import (
+    DistributedLearner,
+    block_momentum_distributed_learner,
+    data_parallel_distributed_learner,
+)
 from ..train.trainer import Trainer
 from ..variables import Parameter
 from .settings import BlockSettings
@@ -108,6 +113,14 @@ def set_momentum(trainer: Trainer, constant: float, steps: int | None = None) ->
         )
 
 
+class _SharingLearner(DistributedLearner):
+    """One whose workers share each minibatch, also where they merge models, as of CNTK's tool (log of ParallelBM)."""
+
+    def minibatch_size_scale_factor(self) -> int:
+        """The size of a minibatch is that of all workers together."""
+        return 1
+
+
 def _distributed(settings: BlockSettings, learner: Learner, epoch_size: Callable[[], int]) -> Learner:
     """The learner as parallelTrain says."""
     method = settings["parallelizationMethod"]
@@ -118,14 +131,16 @@ def _distributed(settings: BlockSettings, learner: Learner, epoch_size: Callable
         bits = _exchanged_bits(max(bits for _, bits in settings["gradientBits"].entries))
         return data_parallel_distributed_learner(learner, after, bits)
     if method == "modelAveragingSGD":
-        return block_momentum_distributed_learner(
+        merging = block_momentum_distributed_learner(
             learner, settings["modelAveragingSGD.blockSize"], 0, use_nestrov_momentum=False,
             block_learning_rate=1 / workers.size(), distributed_after=after,
         )
-    return block_momentum_distributed_learner(
-        learner, settings["blockMomentumSGD.blockSize"], settings["blockMomentumAsTimeConstant"],
-        settings["useNesterovMomentum"], settings["resetSGDMomentum"], settings["blockLearningRate"], after,
-    )
+    else:
+        merging = block_momentum_distributed_learner(
+            learner, settings["blockMomentumSGD.blockSize"], settings["blockMomentumAsTimeConstant"],
+            settings["useNesterovMomentum"], settings["resetSGDMomentum"], settings["blockLearningRate"], after,
+        )
+    return _SharingLearner.wrap(unwrap(merging))
 
 
 def _exchanged_bits(bits: int) -> int:

@@ -31,10 +31,6 @@ class Session(TrainingSession):
     def _seen(self, unit: DataUnit) -> int:
         return self._trained_by.total_number_of_units_seen(unit)
 
-    def _scale_of(self, learner: Any) -> int:
-        """One: CNTK's command line shares out minibatches also where workers merge their models (log of ParallelBM)."""
-        return 1
-
     def on_minibatch_start(self) -> None:
         """Call `on_start`."""
         if self._on_start is not None:

@@ -354,12 +354,9 @@ class _SessionCore:
         size, part = self.get_minibatch_size(), (0, 1)
         if self._trainer.distributed.is_sharded(samples_seen):
             part = workers.rank(), workers.size()
-            size *= self._session._scale_of(self._trainer.parameter_learners[-1])  # as in CNTK the last one decides
+            last: Any = self._trainer.parameter_learners[-1]  # which decides, as in CNTK
+            size *= last.minibatch_size_scale_factor()
         return next_minibatch(self._source, int(min(size, remaining)), self._inputs, self._device, part)
-
-    def _scale_of(self, learner: Any) -> int:
-        """How many minibatches the workers read together; of a DistributedLearner."""
-        return learner.minibatch_size_scale_factor()
 
     def _summarize(self, number: int) -> None:
         self._trainer.summarize_training_progress()

@@ -65,3 +65,8 @@ def test_a_loop_whose_shape_grows_is_an_error_with_its_place():
 def test_values_of_the_configuration_around_are_visible():
     network = build("w = ParameterTensor {size}", scope={"size": Text("size", "4")})
     assert network.nodes["w"].shape == (4,)
+
+
+def test_a_role_that_is_no_node_is_an_error_at_its_place():
+    with pytest.raises(ConfigError, match="line 2, column .*: 'outputNodes' has to consist of nodes, not a number"):
+        build("x = Input {3}\noutputNodes = (x.dim)")

@@ -84,3 +84,14 @@ def test_operations_compute_what_those_of_the_python_api_compute():
 def test_weights_of_a_convolution_need_their_dimensions():
     with pytest.raises(ValueError, match="both dimensions"):
         build("x = Input {(4 : 4 : 1)} ; W = ParameterTensor {(0 : 4)} ; c = Convolution (W, x, (2 : 2 : 1))")
+
+
+def test_a_transposed_embedding_takes_its_size_from_the_input():
+    network = build("x = SparseInput {5} ; e = EmbeddingLayer {2, transpose=true} (x)")
+    assert network.nodes["e"].shape == (2,) and network.nodes["e.E"].shape == (2, 5)
+
+
+def test_a_convolution_whose_channels_have_one_position_is_shared():
+    network = build("x = Input {(4:4:3)} ; c = Convolution (ParameterTensor {(3:3:3:2)}, x, (3:3:3), mapDims=2, "
+                    "sharing=(true:true:false), autoPadding=(true:true:false))")
+    assert network.nodes["c"].shape == (2, 4, 4)

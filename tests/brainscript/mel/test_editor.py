@@ -191,3 +191,22 @@ def test_a_layer_that_is_overwritten_keeps_its_other_inputs(paths):
     network = edited(paths, "S = Layer(L1.Y, 4, 4)\nS2 = Layer(S, 4, 4)\nSetInput(L2.T, 1, S2.Y)\nCopy(S.*, S2.*)")
     assert network.inputs["S2.T"] == ["S2.W", "S.Y"]
     np.testing.assert_array_equal(value(network, "S2.W"), value(network, "S.W"))
+
+
+def test_a_command_may_follow_a_semicolon(paths):
+    network = edited(paths, "New = Layer(L1.Y, 4, 4) ; SetInput(L2.T, 1, New.Y); Rename(L2.T, Product)")
+    assert network.inputs["Product"] == ["L2.W", "New.Y"]
+
+
+def test_a_subtree_is_copied_with_its_inputs_to_other_names(paths):
+    network = edited(paths, "CopySubTree(L1.Y, m, copy.)\nCopySubTree(L1.*, M1.*)")
+    assert network.inputs["copy.L1.T"] == ["copy.L1.W", "copy.features"]
+    assert network.inputs["L1.T"] == ["L1.W", "features"] and network.inputs["M1.T"] == ["M1.W", "features"]
+    assert network.nodes["copy.features"].shape == (3,)
+    np.testing.assert_array_equal(value(network, "M1.W"), value(paths[0], "L1.W"))
+
+
+def test_nodes_of_another_model_are_dumped(paths):
+    _, folder = paths
+    edited(paths, f"other = [ V = Parameter(4, 3) ; S = SumElements(V) ]\nDumpNode(other.V, \"{folder}/logs/v.txt\")")
+    assert (folder / "logs" / "v.txt").read_text().startswith("V=LearnableParameter [4,3]")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,7 +45,7 @@ def _groups(command: Command) -> Iterator[tuple[re.Pattern[str], float]]:
     if "SVDConfig" not in block:
         yield pattern(block.text("NodeNameRegex")), block.number("KeepRatio", 0.5)
         return
-    for line in Path(block.file("SVDConfig")).read_text(encoding="utf-8-sig").splitlines():
+    for line in block.content("SVDConfig").splitlines():
         if line.strip():
             expression, ratio = line.split()
             yield pattern(expression), float(ratio)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
@@ -51,7 +50,7 @@ def output_format(block: Block | None) -> Format:
         raise ConfigError(f"precisionFormat = {precision}: give a width and precision, such as .4")
     labels: tuple[str, ...] = ()
     if "labelMappingFile" in block:
-        labels = tuple(Path(block.file("labelMappingFile")).read_text(encoding="utf-8-sig").split("\n"))
+        labels = tuple(block.content("labelMappingFile").split("\n"))
 
     def part(key: str, default: str) -> str:
         value = block.own(key)
@@ -91,7 +90,7 @@ class OutputWriter:
         form = self._form
         if form.kind == "category":
             index = int(row.argmax())
-            return form.labels[index].rstrip("\r") if index < len(form.labels) else str(index)
+            return form.labels[index] if index < len(form.labels) else str(index)
         if form.kind == "sparse":
             shown = (f"{i}:{value:{form.precision}g}" for i, value in enumerate(row) if value)
             return form.element.join(shown)

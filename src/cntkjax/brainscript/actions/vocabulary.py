@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from itertools import groupby
-from pathlib import Path
 
 import numpy as np
 
@@ -18,11 +17,10 @@ from .session import Command
 def write_classes(command: Command) -> None:
     """Write words by their frequency, the class of each word, and the first word of each class."""
     block = command.block
-    path, count = block.file("inputFile"), block.integer("nbrClass", 0)
-    words = vocabulary(Path(path).read_text(encoding="utf-8-sig").splitlines(), block)
+    words = vocabulary(block.content("inputFile").splitlines(), block)
     if not words:
-        raise ConfigError(f"{path} has no words")
-    groups = classes([number for _, number in words], count)
+        raise ConfigError(f"{block.file('inputFile')} has no words")
+    groups = classes([number for _, number in words], block.integer("nbrClass", 0))
     lines = [f"{i:6d}\t{number:10d}\t{word}\t{groups[i]}" for i, (word, number) in enumerate(words)]
     firsts = [next(members)[0] for _, members in groupby(enumerate(groups), key=lambda pair: pair[1])]
     for key, content in (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,7 +28,7 @@ class _LabelWriter:
     """The most probable labels, one a line."""
 
     def __init__(self, block: Block, reader: Block, stack: ExitStack) -> None:
-        self._labels = Path(block.file("token")).read_text(encoding="utf-8-sig").split()
+        self._labels = block.content("token").split()
         self._file = stack.enter_context(new_file(block.file("file")).open("w", encoding="utf-8", newline="\n"))
 
     def sequence(self, values: Any, shape: Sequence[int]) -> None:
@@ -45,11 +44,11 @@ class _FeatureWriter:
     """A HTK file for each utterance, whose names scpFile lists. Frames that come one by one are put together."""
 
     def __init__(self, block: Block, reader: Block, stack: ExitStack) -> None:
-        self._block, self._dim, script = block, block.integer("dim"), block.file("scpFile")
-        lines = Path(script).read_text(encoding="utf-8-sig").split("\n")
+        self._block, self._dim = block, block.integer("dim")
+        lines = block.content("scpFile").split("\n")
         self._files = iter([line.strip().rpartition("=")[2].partition("[")[0] for line in lines if line.strip()])
         self._lengths, self._rows = utterance_lengths(reader), np.zeros((0, self._dim), np.float32)
-        self._length, self._script = next(self._lengths, 0), script
+        self._length, self._script = next(self._lengths, 0), block.file("scpFile")
 
     def sequence(self, values: Any, shape: Sequence[int]) -> None:
         """Write the utterances that end with this sequence."""

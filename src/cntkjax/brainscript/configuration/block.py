@@ -6,10 +6,11 @@ import math
 import os
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from ...sgd import ConfigError
 from ...sgd.keys import nearest
-from ..source import Place, Text, local_path
+from ..source import Place, Text, content_of, local_path
 from .parsing import Entry, assignments, elements, inside, unquoted
 
 _REFERENCE = re.compile(r"\$(\w+)\$")
@@ -184,6 +185,10 @@ class Block:
             folder = "" if os.path.isabs(path) else f"; relative names are those in {os.getcwd()}"
             raise value.at(0).error(f"there is no file {path}{folder}")
         return path
+
+    def content(self, name: str) -> str:
+        """The text of the file that a key names. Errors: as of `existing_file`."""
+        return content_of(Path(self.existing_file(name)))
 
     def missing(self, name: str) -> ConfigError:
         """The error for a key that is needed."""

@@ -6,49 +6,32 @@ from collections.abc import Callable
 from typing import Any
 
 from .table import axis, integers, operation
+from .table import shape as _shape
 
-_UNARY = {
+_OPERATIONS = {  # that take their inputs in the order of the description
     "Abs": "abs", "Ceil": "ceil", "Cosine": "cos", "Sin": "sin", "Tan": "tan", "Acos": "acos", "Asin": "asin",
     "Atan": "atan", "Cosh": "cosh", "Sinh": "sinh", "Exp": "exp", "Floor": "floor", "Hardmax": "hardmax", "Log": "log",
     "Negate": "negate", "Reciprocal": "reciprocal", "RectifiedLinear": "relu", "Round": "round", "Sigmoid": "sigmoid",
     "Sqrt": "sqrt", "Tanh": "tanh", "ExponentialLinearUnit": "elu", "StraightThrough": "straight_through_impl",
     "StopGradient": "stop_gradient", "Pass": "alias", "Softplus": "softplus", "Softsign": "softsign",
-}
-_BINARY = {
+    "LogSoftmax": "log_softmax", "ToBatch": "to_batch", "UnpackBatch": "to_batch",
     "Plus": "plus", "Minus": "minus", "ElementTimes": "element_times", "DiagTimes": "element_times",
     "RowElementTimes": "element_times", "ColumnElementTimes": "element_times", "Scale": "element_times",
     "ElementDivide": "element_divide", "LogPlus": "log_add_exp", "Less": "less", "Equal": "equal", "Greater": "greater",
     "GreaterEqual": "greater_equal", "NotEqual": "not_equal", "LessEqual": "less_equal", "Pow": "pow",
+    "If": "element_select",
 }
 
 
-def _enter_all(table: dict[str, str], make: Callable[[str], Callable[..., Any]]) -> None:
-    for name, function in table.items():
-        operation(name)(make(function))
-
-
-def _unary(function: str) -> Callable[..., Any]:
-    def build(C: Any, x: Any, *, name: str) -> Any:
-        return getattr(C, function)(x, name=name)
+def _direct(function: str) -> Callable[..., Any]:
+    def build(C: Any, *inputs: Any, name: str) -> Any:
+        return getattr(C, function)(*inputs, name=name)
 
     return build
 
 
-def _binary(function: str) -> Callable[..., Any]:
-    def build(C: Any, x: Any, y: Any, *, name: str) -> Any:
-        return getattr(C, function)(x, y, name=name)
-
-    return build
-
-
-_enter_all(_UNARY, _unary)
-_enter_all(_BINARY, _binary)
-
-
-@operation("If")
-def choice(C: Any, condition: Any, yes: Any, no: Any, *, name: str) -> Any:
-    """The second input where the first is not 0, else the third."""
-    return C.element_select(condition, yes, no, name=name)
+for _name, _function in _OPERATIONS.items():
+    operation(_name)(_direct(_function))
 
 
 @operation("Clip")
@@ -60,17 +43,7 @@ def clip(C: Any, low: Any, high: Any, x: Any, *, name: str) -> Any:
 @operation("Softmax")
 def softmax(C: Any, x: Any, *, axis: float = 0, name: str) -> Any:
     """Normalized exponentials; axis 0: over the first static axis."""
-    return C.softmax(x, axis=_softmax_axis(axis), name=name)
-
-
-@operation("LogSoftmax")
-def log_softmax(C: Any, x: Any, *, name: str) -> Any:
-    """The logarithm of Softmax."""
-    return C.log_softmax(x, name=name)
-
-
-def _softmax_axis(number: float) -> int:
-    return -1 if number == 0 else axis(number)
+    return C.softmax(x, axis=-int(axis) or -1, name=name)
 
 
 _REDUCTIONS = {
@@ -103,7 +76,7 @@ def sum_elements(C: Any, x: Any, *, name: str) -> Any:
 @operation("Reshape")
 def reshape(C: Any, x: Any, *, shape: Any, beginAxis: float = 0, endAxis: float = 0, name: str) -> Any:
     """Axes `beginAxis` up to but without `endAxis` in another shape; 0 is inferred."""
-    new = tuple(reversed([-1 if each == 0 else each for each in integers(shape)]))
+    new = _shape(shape)
     begin = max(int(beginAxis) - 1, 0)
     end = int(endAxis) - 1 if endAxis > 0 else None
     if begin == 0 and end is None:
@@ -158,12 +131,6 @@ def row_repeat(C: Any, x: Any, *, numRepeats: float, name: str) -> Any:
 def gather(C: Any, indices: Any, reference: Any, *, name: str) -> Any:
     """Rows of a tensor."""
     return C.gather(reference, indices, name=name)
-
-
-@operation("ToBatch", "UnpackBatch")
-def to_batch(C: Any, x: Any, *, name: str) -> Any:
-    """A static axis as the batch axis."""
-    return C.to_batch(x, name=name)
 
 
 @operation("OneHot")

@@ -204,13 +204,7 @@ def _part(block: Block, name: str) -> Block:
 
 def _lines(block: Block, name: str) -> Iterator[tuple[int, str]]:
     """The lines of the file that a key names, with their numbers. Errors: ConfigError if it cannot be read."""
-    path, value = block.file(name), block.get(name)
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig", errors="replace")
-    except OSError as error:
-        assert value is not None
-        raise value.at(0).error(f"{path}: {error.strerror}") from error
-    return enumerate(text.split("\n"), 1)
+    return enumerate(block.content(name).split("\n"), 1)
 
 
 __all__ = ["VocabularyEntry", "language_corpus", "understanding_corpus"]
