@@ -17,6 +17,13 @@ def test_every_operation_counts_the_elements_of_its_result():
     assert count(lambda x: x, jnp.ones(3)) == 0
 
 
+def test_products_count_in_convolutions_that_no_library_computes():
+    with jax.enable_x64(True):
+        for dtype, products in (("float32", 1), ("float64", 2 * 3 * 3)):
+            x, w = jnp.ones((1, 2, 8, 8), dtype), jnp.ones((4, 2, 3, 3), dtype)
+            assert count(lambda x, w: lax.conv(x, w, (1, 1), "VALID"), x, w) == 4 * 6 * 6 * products
+
+
 def test_functions_inside_are_counted():
     assert count(lambda x: jax.jit(lax.sin)(lax.cos(x)), jnp.ones(5)) == 10
 

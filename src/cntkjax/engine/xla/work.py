@@ -14,7 +14,8 @@ LOOPS = {"scan": "jaxpr", "while": "body_jaxpr"}  # to the parameter with what t
 def elements(jaxpr: Jaxpr) -> int:
     """The number of elements that the operations of a trace compute, those in loops once for each step.
 
-    Matrix products and convolutions count their results only: they are computed by libraries.
+    Matrix products and convolutions count their results only: they are computed by libraries, but for convolutions in
+    double precision, whose products count.
     """
     return sum(_elements(eqn) for eqn in jaxpr.eqns)
 
@@ -47,7 +48,17 @@ def _elements(eqn: JaxprEqn) -> int:
     inner = list(_inner(eqn))
     if inner:
         return _steps(eqn) * sum(map(elements, inner))
-    return sum(getattr(v.aval, "size", 1) for v in eqn.outvars)
+    return sum(getattr(v.aval, "size", 1) for v in eqn.outvars) * _products(eqn)
+
+
+def _products(eqn: JaxprEqn) -> int:
+    """How many products, one after the other, each result is the sum of; 1 for what a library computes."""
+    if eqn.primitive.name != "conv_general_dilated":
+        return 1
+    weights: Any = eqn.invars[1].aval
+    if weights.dtype.name != "float64":
+        return 1
+    return weights.size // weights.shape[eqn.params["dimension_numbers"].rhs_spec[0]]
 
 
 def _steps(eqn: JaxprEqn) -> int:
