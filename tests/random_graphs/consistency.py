@@ -55,7 +55,8 @@ def _other_forms(program: Program, names: dict[str, Any], minibatch: dict[str, A
         "reversed": lambda: [evaluated(names, roots, chosen(minibatch, fed, range(size - 1, -1, -1)))],
         "root by root": lambda: [[evaluated(names, [root], minibatch)[0] for root in roots]],
         "loaded": lambda: [evaluated(names, [names["reload"](names["C"].combine(roots))], minibatch)],
-        "predicted": lambda: [_predicted(names, roots, minibatch)],
+        "predicted": lambda: [[_predicted(names, root, minibatch) for root in roots]],
+        "fed otherwise": lambda: [[list(v) for v in names["otherwise"](roots, minibatch, program.seed // 2)]],
         "as on a GPU": lambda: [_as_on_a_gpu(partial(evaluated, names, roots, minibatch))],
     }
     whole = evaluated(names, roots, minibatch)
@@ -91,10 +92,9 @@ def _as_on_a_gpu(compute: Callable[[], Values]) -> Values:
         return compute()
 
 
-def _predicted(names: dict[str, Any], roots: list[Any], minibatch: dict[str, Any]) -> Values:
-    f = names["C"].combine(roots)
-    values = names["C"].Predictor(f)(names["feed"](f, minibatch))
-    return [list(values[o]) for o in f.outputs] if isinstance(values, dict) else [list(values)]
+def _predicted(names: dict[str, Any], root: Any, minibatch: dict[str, Any]) -> list[Any]:
+    f = names["C"].combine([root])
+    return list(names["C"].Predictor(f)(names["feed"](f, minibatch)))
 
 
 def _of_other_type(program: Program, roots: list[Any]) -> Values:

@@ -62,6 +62,34 @@ def evaluate(outputs, minibatch):
     return [values[o] for o in f.outputs] if isinstance(values, dict) else [values]
 
 
+# How the value of an argument may be fed as well: sparse ones in the first forms only.
+FORMS = [
+    lambda a, value: value,
+    lambda a, value: C.Value.create(
+        a, value if isinstance(value, list) else [value[i : i + 1] for i in range(value.shape[0])]
+    ),
+    lambda a, value: C.combine([C.alias(a)]).eval({a: value}, as_numpy=False),
+    lambda a, value: (value, [True] * len(value)) if isinstance(value, list) else value,
+    lambda a, value: each(np.ndarray.tolist, value),
+    lambda a, value: each(lambda v: v.astype(np.float32 if v.dtype == np.float64 else np.float64), value),
+    lambda a, value: each(np.asfortranarray, value),
+    lambda a, value: each(lambda v: np.repeat(v, 2, 0)[::2], value),
+    lambda a, value: value if isinstance(value, list) else C.Value(value),
+    lambda a, value: np.stack(value) if len(set(map(len, value))) == 1 else value,
+]
+
+
+def otherwise(outputs, minibatch, seed):
+    """The values where the data are fed in other forms."""
+    f = C.combine(outputs)
+    fed = feed(f, minibatch)
+    for i, a in enumerate(sorted(fed, key=lambda a: a.name)):
+        if a.dynamic_axes:
+            fed[a] = FORMS[(seed + 7 * i) % (3 if a.is_sparse else len(FORMS))](a, fed[a])
+    values = f.eval(fed)
+    return [values[o] for o in f.outputs] if isinstance(values, dict) else [values]
+
+
 def pieces(outputs, minibatch, end):
     """The same where all sequences are cut: the steps before `end` come in one minibatch, the others in the next."""
     f = C.combine(outputs)

@@ -1,7 +1,6 @@
 """Random images, and random features and labels of speech: what minibatches contain is the same with CNTK 2.7.
 
-CNTK's reader of images is linked to libjpeg.so.8, libpng12.so.0, libtiff.so.5 and libjasper.so.1. The images are BMP
-files, which need none of them, so libraries that define the symbols, found by LD_LIBRARY_PATH, are enough.
+The images are BMP files, since CNTK's libraries for other formats are in no present distribution: `image_libraries`.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from .image_libraries import search_path
 from .program import Program
 
 HERE = Path(__file__).resolve().parent
@@ -57,7 +58,7 @@ def _until_crash(python: list[str], programs: list[list[str]]) -> list[Shown]:
         results.touch()
         command = [*python, str(HERE / "serve.py"), str(source), str(results)]
         with open(Path(folder, "errors"), "wb") as errors:
-            process = subprocess.Popen(command, stdout=errors, stderr=errors, cwd=folder, env=_environment())
+            process = subprocess.Popen(command, stdout=errors, stderr=errors, cwd=folder, env=_environment(python))
             reason = _wait(process, results)
         shown = [r["shown"] for line in results.read_text().splitlines() if "shown" in (r := json.loads(line))]
         if len(shown) < len(programs):
@@ -67,8 +68,9 @@ def _until_crash(python: list[str], programs: list[list[str]]) -> list[Shown]:
         return shown
 
 
-def _environment() -> dict[str, str]:
-    return {**os.environ, "OMP_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
+def _environment(python: list[str]) -> dict[str, str]:
+    libraries = {"LD_LIBRARY_PATH": search_path(str(ORACLE))} if python == [str(ORACLE)] else {}
+    return {**os.environ, "OMP_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu", **libraries}
 
 
 def _wait(process: subprocess.Popen, results: Path) -> str:

@@ -178,6 +178,9 @@ class Program:
         """Those of the other minibatches, of other sizes."""
         return [line for i in range(1, len(self.minibatches)) for line in self._values(i)]
 
+    def _fed_otherwise(self) -> list[str]:
+        return [f'show("fed otherwise", otherwise({self._list}, m0, {self.seed // 2}))']
+
     def _gradients(self) -> list[str]:
         wrt = ", ".join(self.differentiated)
         return [f'show("gradients", gradients(loss, [{wrt}], m0))'] if wrt else []
@@ -203,6 +206,7 @@ class Program:
 OBSERVATIONS = {
     "values": Program._values,
     "other values": Program._other_values,
+    "fed otherwise": Program._fed_otherwise,
     "gradients": Program._gradients,
     "given gradients": Program._given_gradients,
     "loaded": Program._loaded,

@@ -106,14 +106,14 @@ def _pack_cotangent(root: Edge, feed: Feed, minibatch: PackedMinibatch) -> _Cota
     """The cotangent of a root in the grid of its sequences, as far as this is known on the host."""
     if not isinstance(feed, Ragged):
         return feed
-    assert minibatch.batch is not None
+    size = feed.num_sequences if minibatch.batch is None else minibatch.batch.size  # None: of an axis created there
     axis = root.sequence_axis
     if axis is None:
-        return pad_rows(feed.data, minibatch.batch.size, root)
+        return pad_rows(feed.data, size, root)
     if axis in minibatch.grids:
         return gather_rows(feed.data, minibatch.grids[axis].index, root)
     assert feed.lengths is not None
-    begins = np.zeros(minibatch.batch.size, np.int32)  # the axis is created in the program, and so is its grid
+    begins = np.zeros(size, np.int32)  # the axis is created in the program, and so is its grid
     begins[: len(feed.lengths)] = feed.offsets[:-1]
     return feed.data, begins  # type: ignore[return-value]
 
