@@ -1,7 +1,7 @@
 """The libraries that CNTK's reader of images is linked to, as far as reading BMP files takes them.
 
-libjpeg.so.8, libpng12.so.0, libtiff.so.5 and libjasper.so.1 are in no present distribution. BMP files need none of their
-functions, only that the symbols exist; the others are next to CNTK.
+libjpeg.so.8, libpng12.so.0, libtiff.so.5 and libjasper.so.1 are in no present distribution. BMP files need none of
+their functions, only that the symbols exist; the other libraries are next to CNTK.
 """
 
 from __future__ import annotations
