@@ -91,6 +91,27 @@ def test_a_chain_that_is_only_evaluated_has_kernels_of_bounded_size():
     assert 3 <= len(boundaries(trace)) <= 12
 
 
+@pytest.mark.parametrize("operation, shape, length", [
+    (lambda h, w: h * w, (3, 1), 60),  # w is repeated in each row
+    (lambda h, w: jnp.sum((h * w)[:, None], 1), (3, 10), 40),  # a sum over an axis of size 1 is a view, and no kernel
+], ids=["repeated operand", "sum over one"])
+def test_what_xla_makes_of_an_operation_is_counted(operation, shape, length):
+    def evaluate(x, weights):
+        return list(itertools.accumulate(weights, operation, initial=x))
+
+    ones = [np.ones(shape, np.float32)] * length
+    assert boundaries(Inlined(jax.jit(evaluate).trace(X, ones).jaxpr))
+
+
+def test_slices_of_what_a_loop_has_stacked_are_counted_in_each_kernel():
+    def evaluate(x, weights):
+        return list(itertools.accumulate(weights, lambda h, w: h * w, initial=x))
+
+    trace = Inlined(jax.jit(evaluate).trace(X, [X] * 40).jaxpr)
+    assert not boundaries(trace)
+    assert boundaries(trace, sliced=range(1, 41))
+
+
 def in_a_loop(function):
     """The function computed in each step of a loop."""
     return lambda x, *arguments: jax.lax.map(lambda x: function(x, *arguments), jnp.stack([x, 2 * x]))

@@ -13,7 +13,7 @@ and updates, for what a loop computes in a step, and whatever the operations are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ from ..xla.work import LOOPS
 from .inlining import Equation, Inlined
 
 if TYPE_CHECKING:
-    from jax.extend.core import ClosedJaxpr  # slow to import
+    from jax.extend.core import ClosedJaxpr, JaxprEqn  # slow to import
 
 REPEATED = 96
 LONGEST = 384
@@ -52,7 +52,7 @@ _COMPOSED = {
     "digamma": 100, "erf": 25, "erf_inv": 40, "erfc": 60, "integer_pow": 4, "lgamma": 100, "sin": 12, "sinh": 30,
     "tan": 12,
 }
-_MOST_COMPOSED = max(_COMPOSED.values())
+_SLICED = 3  # operations that read a step's part of what a loop has stacked: each kernel slices it for itself
 
 
 class _Readings:
@@ -109,22 +109,25 @@ class _Readings:
         return set() if waiting else found
 
 
-def boundaries(trace: Inlined) -> set[int]:
-    """The numbers of the values to store."""
+def boundaries(trace: Inlined, sliced: Container[int] = ()) -> set[int]:
+    """The numbers of the values to store. `sliced`: those of the inputs that are slices."""
     readings, stored = _Readings(trace), set[int]()
-    repeated: list[frozenset[int]] = []  # for each operation those that a kernel computes where it needs the result
+    # For each operation those that a kernel computes where it needs the result; numbers below 0 are those of slices.
+    repeated: list[frozenset[int]] = []
+    sizes = [0 if _is_kernel(operation) else _size(operation) for operation in trace.operations]
     last_reader = {k: i for i, operands in enumerate(readings.operands) for k in operands}
     for i, operation in enumerate(trace.operations):
         operands = readings.operands[i]
-        below = frozenset((i,)).union(*(repeated[k] for k in operands))
+        slices = (-1 - n for n in operation.inputs if isinstance(n, int) and n in sliced)
+        below = frozenset((i, *slices)).union(*(repeated[k] for k in operands))
         for k in operands:
             if last_reader[k] == i:
                 repeated[k] = frozenset()  # many of them would take much memory
-        if _is_kernel(operation) or (i in readings.escaping and operation.eqn.primitive.name in EXPENSIVE):
+        if not sizes[i] or (i in readings.escaping and operation.eqn.primitive.name in EXPENSIVE):
             below = frozenset()
         elif i not in readings.enclosed and _is_storable(operation):
             most = REPEATED if i in readings.escaping else LONGEST
-            if len(below) * _MOST_COMPOSED > most and _size(trace, below) > most:
+            if sum(sizes[k] if k >= 0 else _SLICED for k in below) > most:
                 stored.update(operation.outputs)
                 below = frozenset()
         repeated.append(below)
@@ -132,7 +135,13 @@ def boundaries(trace: Inlined) -> set[int]:
 
 
 def _is_kernel(operation: Equation) -> bool:
-    return len(operation.outputs) != 1 or operation.eqn.primitive.name in _KERNELS
+    return len(operation.outputs) != 1 or (operation.eqn.primitive.name in _KERNELS and not _only_reshapes(operation))
+
+
+def _only_reshapes(operation: Equation) -> bool:
+    """Whether it is a reduction of axes of size 1, of which XLA makes a view."""
+    eqn = operation.eqn
+    return "axes" in eqn.params and eqn.invars[0].aval.size == eqn.outvars[0].aval.size
 
 
 def _is_storable(operation: Equation) -> bool:
@@ -141,9 +150,12 @@ def _is_storable(operation: Equation) -> bool:
     return dtype is not None and (jnp.issubdtype(dtype, jnp.number) or dtype == jnp.bool_)
 
 
-def _size(trace: Inlined, operations: frozenset[int]) -> int:
-    """Of how many operations XLA makes these."""
-    return sum(_COMPOSED.get(trace.operations[i].eqn.primitive.name, 1) for i in operations)
+def _size(operation: Equation) -> int:
+    """Of how many operations XLA makes this one: repeating an operand along axes of size 1 takes one more."""
+    eqn = operation.eqn
+    shape, shapes = eqn.outvars[0].aval.shape, [v.aval.shape for v in eqn.invars]
+    repeats = sum(s != shape and len(s) == len(shape) for s in shapes) if shape in shapes else 0
+    return _COMPOSED.get(eqn.primitive.name, 1) + repeats
 
 
 def _distinct(places: Iterable[int | None]) -> list[int]:
@@ -168,10 +180,12 @@ def bounded(traced: jax.stages.Traced) -> Callable[..., PyTree] | None:
     return compute
 
 
-def _with_boundaries(closed: ClosedJaxpr) -> Callable[[Sequence[Array]], list[Array]] | None:
+def _with_boundaries(
+    closed: ClosedJaxpr, sliced: Container[int] = ()
+) -> Callable[[Sequence[Array]], list[Array]] | None:
     """What a trace computes, with boundaries, also in the steps of its loops; None if it needs none."""
     trace = Inlined(closed)
-    numbers = boundaries(trace)
+    numbers = boundaries(trace, sliced)
     loops = {i: loop for i, o in enumerate(trace.operations) if (loop := _bounded_loop(o)) is not None}
     for i, loop in loops.items():
         trace.operations[i] = loop
@@ -182,12 +196,18 @@ def _bounded_loop(operation: Equation) -> Equation | None:
     """A loop whose step has boundaries; None for one that needs none, and for all other operations."""
     eqn = operation.eqn
     name = LOOPS.get(eqn.primitive.name, "")
-    evaluate = _with_boundaries(eqn.params[name]) if name else None
+    evaluate = _with_boundaries(eqn.params[name], _sliced(eqn)) if name else None
     if evaluate is None:
         return None
     with storing_values(True):
         step = jax.make_jaxpr(lambda *arrays: evaluate(arrays))(*eqn.params[name].in_avals)
     return operation._replace(eqn=eqn.replace(params=eqn.params | {name: step}))
+
+
+def _sliced(loop: JaxprEqn) -> range:
+    """Which inputs of a loop's step are slices."""
+    whole = loop.params.get("num_consts", 0) + loop.params.get("num_carry", len(loop.invars))
+    return range(whole, len(loop.invars))
 
 
 __all__ = ["bounded"]
