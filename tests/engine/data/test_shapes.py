@@ -133,6 +133,18 @@ def test_minibatches_of_as_many_words_run_in_few_programs(size):
     assert len(policy.ready) <= 4
 
 
+def test_minibatches_of_pairs_of_sequences_run_in_few_programs():
+    """Words and their pronunciations: a row for each, in minibatches of as many letters."""
+    space = MinibatchSpace((AxisTraits(has_loop=False, one_per_row=True), AxisTraits(has_loop=True, one_per_row=True)))
+    words = np.random.default_rng(0).gamma(9, 0.95, 2000).clip(2, 18).astype(np.int32)
+    pairs = [
+        [Need(len(word), tuple(Lengths(int(n.max()), int(n.sum())) for n in (word, word + 1))) for word in sweep]
+        for sweep in (minibatches(words, 72, 1, seed) for seed in range(20))
+    ]
+    counts = [len(shapes_of(space, needs, FixedPrices(compilation_seconds=1e9))[0].ready) for needs in pairs]
+    assert np.mean(counts) < 2.7
+
+
 def test_in_the_long_run_little_is_wasted():
     needs = [need(*m) for m in minibatches(queries(), 500, 60, 1)]
     policy, shapes = shapes_of(SEQUENCES, needs)

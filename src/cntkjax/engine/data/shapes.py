@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -17,8 +18,9 @@ ELEMENTS = 16  # of a sparse sample cost as much as its other computations
 FILLING = 0.97  # of the cells of a grid, which first-fit can be expected to fill
 # A new shape leaves room for larger minibatches. Readers fill them up to a number of samples, so there are hardly more
 # of these, by a factor; and the number of sequences, which cost little if they share rows, varies by so many standard
-# deviations. Sequences are longer by a factor at least, and up to the longest of so many times as many if that costs
-# up to so much more: then running in this shape, until a tighter one pays, costs less than twice as much as in that.
+# deviations (by one where each has a row, once it has varied). Sequences are longer by a factor at least, and up to the
+# longest of so many times as many if that costs up to so much more: then running in this shape, until a tighter one
+# pays, costs less than twice as much as in that.
 MORE_SAMPLES, DEVIATIONS, LONGER, MORE_TO_COME, ROOM_COST = 1.06, 3, 1.25, 100, 1.5
 QUANTILES = 12  # of the sizes so far, up to which candidates fit
 
@@ -170,7 +172,7 @@ class MinibatchSpace:
             return self._masked(self._rounded(need) if largest == need else largest)
         longer = [
             i for i, (n, axis) in enumerate(zip(largest.lengths, self.axes, strict=True))
-            if not axis.exact and all(m.lengths[i].longest < n.longest for m in similar)
+            if not axis.exact and (not self.shares_rows or all(m.lengths[i].longest < n.longest for m in similar))
         ]
         lengths = []
         for i, ((longest, total), axis) in enumerate(zip(largest.lengths, self.axes, strict=True)):
@@ -180,22 +182,25 @@ class MinibatchSpace:
         if self.shares_rows:
             number += ceil(DEVIATIONS * sqrt(number))
         elif any(n.number < number for n in similar):
-            number = bucket(number)
+            number += int(sqrt(number))
         roomy = Need(number, tuple(lengths), largest.widths)
-        for i in longer:
-            roomy = self._with_longer(roomy, i, largest)
-        return self._masked(roomy)
+        return self._masked(self._with_longer(roomy, longer, largest))
 
-    def _with_longer(self, need: Need, axis: int, minibatch: Need) -> Need:
-        """With room along an axis for as long sequences as may come, while a minibatch does not cost too much more."""
-        most, likely = ROOM_COST * self._work_of(minibatch), bucket(_longest_to_come(minibatch, axis))
-        while (steps := bucket(need.lengths[axis].longest + 1)) <= likely:
+    def _with_longer(self, need: Need, axes: Sequence[int], minibatch: Need) -> Need:
+        """With room along axes for as long sequences as may come, while a minibatch does not cost too much more.
+
+        The axes get it in turn, a step each.
+        """
+        most, waiting = ROOM_COST * self._work_of(minibatch), deque(axes)
+        while waiting:
+            axis = waiting.popleft()
             lengths = list(need.lengths)
-            lengths[axis] = lengths[axis]._replace(longest=steps)
+            lengths[axis] = lengths[axis]._replace(longest=bucket(lengths[axis].longest + 1))
             longer = need._replace(lengths=tuple(lengths))
-            if self._work_of(longer) > most:
-                break
-            need = longer
+            is_likely = lengths[axis].longest <= bucket(_longest_to_come(minibatch, axis))
+            if is_likely and self._work_of(longer) <= most:
+                need = longer
+                waiting.append(axis)
         return need
 
     def _are_similar(self, a: Need, b: Need) -> bool:
