@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
+from math import prod
 from typing import TYPE_CHECKING
 
 import jax
@@ -25,6 +26,7 @@ from ..xla.materialize import materialized, storing_values
 from ..xla.platform import platform
 from ..xla.work import LOOPS
 from .inlining import Equation, Inlined
+from .partial_eval import Atom
 
 if TYPE_CHECKING:
     from jax.extend.core import ClosedJaxpr, JaxprEqn  # slow to import
@@ -141,7 +143,7 @@ def _is_kernel(operation: Equation) -> bool:
 def _only_reshapes(operation: Equation) -> bool:
     """Whether it is a reduction of axes of size 1, of which XLA makes a view."""
     eqn = operation.eqn
-    return "axes" in eqn.params and eqn.invars[0].aval.size == eqn.outvars[0].aval.size
+    return "axes" in eqn.params and prod(_shape(eqn.invars[0])) == prod(_shape(eqn.outvars[0]))
 
 
 def _is_storable(operation: Equation) -> bool:
@@ -153,9 +155,13 @@ def _is_storable(operation: Equation) -> bool:
 def _size(operation: Equation) -> int:
     """Of how many operations XLA makes this one: repeating an operand along axes of size 1 takes one more."""
     eqn = operation.eqn
-    shape, shapes = eqn.outvars[0].aval.shape, [v.aval.shape for v in eqn.invars]
+    shape, shapes = _shape(eqn.outvars[0]), [_shape(v) for v in eqn.invars]
     repeats = sum(s != shape and len(s) == len(shape) for s in shapes) if shape in shapes else 0
     return _COMPOSED.get(eqn.primitive.name, 1) + repeats
+
+
+def _shape(value: Atom) -> tuple[int, ...]:
+    return getattr(value.aval, "shape", ())
 
 
 def _distinct(places: Iterable[int | None]) -> list[int]:
