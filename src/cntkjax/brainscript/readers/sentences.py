@@ -19,9 +19,12 @@ Rows = SparseRows | np.ndarray
 
 @dataclass(frozen=True)
 class Corpus:
-    """A text: for each stream a row for each word; `sentences`: the pieces; `plan`: minibatches by their size."""
+    """A text: for each stream the rows of the words in pieces of it; `sentences`: all of them.
 
-    streams: Mapping[StreamInformation, Rows]
+    `plan`: minibatches of a size.
+    """
+
+    streams: Mapping[StreamInformation, Callable[[Pieces], Rows]]
     sentences: Pieces
     plan: Callable[[Pieces, int], Sequence[Pieces]]
 
@@ -63,14 +66,12 @@ class SentenceSource(UserMinibatchSource):
             return Minibatch()
         pieces = self._planned[self._next]
         self._next += 1
-        lengths = np.diff(pieces)[:, 0]
-        self._seen += int(lengths.sum())
-        begins, lengths = pieces[worker_rank::number_of_workers, 0], lengths[worker_rank::number_of_workers]
-        rows = ranges(begins, lengths)
-        is_last = self._next == len(self._planned)
+        self._seen += int(np.diff(pieces).sum())
+        pieces = pieces[worker_rank::number_of_workers]
+        lengths, is_last = np.diff(pieces)[:, 0] if self.has_steps else None, self._next == len(self._planned)
         return Minibatch({
-            info: MinibatchData.from_ragged(info, Ragged(data[rows], lengths if self.has_steps else None), is_last)
-            for info, data in self._corpus.streams.items()
+            info: MinibatchData.from_ragged(info, Ragged(rows(pieces), lengths), is_last)
+            for info, rows in self._corpus.streams.items()
         })
 
     def get_checkpoint_state(self) -> dict[str, Any]:
@@ -80,6 +81,11 @@ class SentenceSource(UserMinibatchSource):
     def restore_from_checkpoint(self, state: Mapping[str, Any]) -> None:
         """Move to a position in the text."""
         self._next, self._seen = int(state["minibatch"]), int(state["words"])
+
+
+def words_in(pieces: Pieces) -> np.ndarray:
+    """The places of all words of these pieces."""
+    return ranges(pieces[:, 0], np.diff(pieces)[:, 0])
 
 
 def one_hot(indices: np.ndarray, width: int) -> SparseRows:
@@ -110,4 +116,4 @@ def grouped(sentences: Pieces, together: Callable[[int], int], equal: bool) -> l
     return [np.array(batch) for batch in batches]
 
 
-__all__ = ["Corpus", "Pieces", "SentenceSource", "grouped", "one_hot"]
+__all__ = ["Corpus", "Pieces", "SentenceSource", "grouped", "one_hot", "words_in"]

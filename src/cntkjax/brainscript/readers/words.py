@@ -12,7 +12,7 @@ import numpy as np
 from ...io import StreamInformation
 from ...sgd import ConfigError
 from ..configuration import Block
-from .sentences import Corpus, Pieces, Rows, grouped, one_hot
+from .sentences import Corpus, Pieces, Rows, grouped, one_hot, words_in
 
 
 class VocabularyEntry(NamedTuple):
@@ -42,7 +42,7 @@ def language_corpus(block: Block) -> Corpus:
     limit = block.integer("nbruttsineachrecurrentiter", 0)
     ends = np.cumsum([len(line) - 1 for line in sentences])
     pieces = np.stack([np.concatenate([[0], ends[:-1]]), ends], 1) if sentences else np.zeros((0, 2), np.int64)
-    return Corpus(_streams(one_hot(inputs[:, None], width), labels), pieces, partial(_by_length, limit=limit))
+    return Corpus(_streams(inputs[:, None], [0], width, labels), pieces, partial(_by_length, limit=limit))
 
 
 def _by_length(sentences: Pieces, size: int, limit: int) -> list[Pieces]:
@@ -79,10 +79,10 @@ def understanding_corpus(block: Block) -> Corpus:
     sentences = np.stack([bounds[:-1], bounds[1:]], 1)
     offsets = block.integers("wordContext") or [0]
     columns = np.array(indices, np.int64).reshape(len(outputs), -1)
-    features = _in_context(columns, sentences, offsets, len(vocabulary))
     limit = max(block.integer("nbruttsineachrecurrentiter", 1), 1)
     return Corpus(
-        _streams(features, one_hot(np.array(outputs, np.int64)[:, None], len(classes))), sentences,
+        _streams(columns, offsets, len(vocabulary), one_hot(np.array(outputs, np.int64)[:, None], len(classes))),
+        sentences,
         partial(_by_length_up if limit > 1 and block.flag("equalLength", True) else _in_order, limit=limit),
     )
 
@@ -108,14 +108,14 @@ def _cut(sentences: Pieces, longest: int) -> Pieces:
     return np.array(pieces, np.int64).reshape(-1, 2)
 
 
-def _in_context(words: np.ndarray, sentences: Pieces, offsets: Sequence[int], size: int) -> Rows:
-    """One-hot vectors of the words at some offsets; beyond its ends a sentence goes on with its first or last word.
+def _in_context(words: np.ndarray, offsets: Sequence[int], size: int, pieces: Pieces) -> Rows:
+    """One-hot vectors of the words at some offsets; beyond its ends a piece goes on with its first or last word.
 
     `words`: [places x columns]; the columns of a place stand beside each other.
     """
-    lengths = np.diff(sentences)[:, 0]
-    first, last = np.repeat(sentences[:, 0], lengths), np.repeat(sentences[:, 1] - 1, lengths)
-    places = np.arange(len(words))
+    lengths = np.diff(pieces)[:, 0]
+    first, last = np.repeat(pieces[:, 0], lengths), np.repeat(pieces[:, 1] - 1, lengths)
+    places = words_in(pieces)
     far = len(words)  # beyond any sentence
     steps = [max(-far, min(offset, far)) for offset in offsets]
     columns = np.concatenate([words[np.clip(places + step, first, last)] for step in steps], 1)
@@ -129,13 +129,16 @@ def _with_classes(words: np.ndarray, groups: np.ndarray) -> np.ndarray:
     return np.stack([words, groups[words], begins, ends], 1).astype(np.float32)
 
 
-def _streams(features: Rows, labels: Rows) -> Mapping[StreamInformation, Rows]:
-    found = {}
-    for number, (name, rows) in enumerate((("features", features), ("labels", labels))):
-        is_dense = isinstance(rows, np.ndarray)
-        width = rows.shape[1] if isinstance(rows, np.ndarray) else rows.width
-        found[StreamInformation(name, number, "dense" if is_dense else "sparse", np.float32, (width,))] = rows
-    return found
+def _streams(
+    words: np.ndarray, offsets: Sequence[int], size: int, labels: Rows
+) -> Mapping[StreamInformation, Callable[[Pieces], Rows]]:
+    """The words at some offsets, and a row of `labels` for each place."""
+    storage, width = ("dense", labels.shape[1]) if isinstance(labels, np.ndarray) else ("sparse", labels.width)
+    length = size * words.shape[1] * len(offsets)
+    return {
+        StreamInformation("features", 0, "sparse", np.float32, (length,)): partial(_in_context, words, offsets, size),
+        StreamInformation("labels", 1, storage, np.float32, (width,)): lambda pieces: labels[words_in(pieces)],
+    }
 
 
 def read_classes(block: Block) -> list[VocabularyEntry]:
