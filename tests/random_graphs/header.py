@@ -50,6 +50,15 @@ def sparse(seed, *shape):
     return scipy.sparse.csr_matrix(values.astype(T))
 
 
+def one_hot(seed, *shape):
+    """A single 1 in each row."""
+    import scipy.sparse
+
+    rows, columns = shape
+    indices = np.random.RandomState(seed).randint(0, columns, rows)
+    return scipy.sparse.csr_matrix((np.ones(rows, T), indices, np.arange(rows + 1)), shape)
+
+
 def feed(f, minibatch):
     """What the inputs of `f` are fed, nothing of an empty minibatch; of a function that was loaded, by their names."""
     return {a: minibatch[a.name] for a in f.arguments} if minibatch else {}

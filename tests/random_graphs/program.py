@@ -72,7 +72,7 @@ class Minibatch:
         """The expression of what `variable` is fed."""
         t = variable.type
         shape = tuple(n if n >= 0 else self.free for n in t.shape)
-        make = "sparse" if t.is_sparse else "data"
+        make = ("sparse", "one_hot")[int(variable.name[1:]) % 2] if t.is_sparse else "data"
         lengths = next((self.lengths[a] for a in t.axes if a != BATCH), None)
         if not t.axes:
             return call(make, seed, *shape)
