@@ -59,9 +59,8 @@ def run(arguments: Sequence[str], describes: bool = False) -> None:
             print(line)
         return
     stamped, prefix = root.flag("timestamping", False), root.file("stderr", "-")
-    log = Log(timestamping=stamped)
-    if prefix not in ("", "-"):
-        log = Log.to_file(prefix, root.array("command"), stamped)
+    to_console = prefix in ("", "-")
+    log = Log(timestamping=stamped) if to_console else Log.to_file(prefix, root.array("command"), stamped)
     try:
         log.arguments(arguments)
         for warning in _misspelt(root):
@@ -71,7 +70,7 @@ def run(arguments: Sequence[str], describes: bool = False) -> None:
             enable_profiler()
         run_commands(root, log)
     except Exception as error:
-        if log.is_file:
+        if not to_console:
             log.line(_explained(error))
         raise
     finally:

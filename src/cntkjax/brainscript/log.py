@@ -36,11 +36,6 @@ class Log:
         print(f"Redirecting stderr to file {path}", file=sys.stderr)
         return cls(path.open("w", encoding="utf-8"), timestamping)
 
-    @property
-    def is_file(self) -> bool:
-        """Whether the lines go to a file."""
-        return self._stream is not None
-
     def close(self) -> None:
         """Close the file, if there is one."""
         if self._stream is not None:

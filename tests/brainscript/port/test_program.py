@@ -77,6 +77,16 @@ def test_the_program_trains_to_the_numbers_of_the_configuration(folder, capfd, b
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
+def test_the_program_tests_on_the_data_of_the_validation_reader(folder):
+    reader = CONFIGURATION[CONFIGURATION.index("    reader = ["):].rstrip()[:-1]
+    text = CONFIGURATION.replace("    reader = [", reader.replace("reader", "cvReader", 1) + "    reader = [")
+    (folder / "a.cntk").write_text(text.replace("{builder}", BRAINSCRIPT))
+    assert "data, model=model, cv_source=create_reader('data.ctf', max_sweeps=1))" in program_of(["configFile=a.cntk"])
+    (folder / "a.cntk").write_text(text.replace("{builder}", BRAINSCRIPT).replace("alias = label", "alias = other", 1))
+    with pytest.raises(ConfigError, match="cvReader has other inputs than reader"):
+        program_of(["configFile=a.cntk"])
+
+
 def test_the_program_of_a_network_by_sizes_makes_the_same_nodes(folder):
     text = CONFIGURATION.replace("{builder}", SIMPLE)
     (folder / "a.cntk").write_text(text)

@@ -67,9 +67,9 @@ def _given(C: Any, init: str, value: Any, path: str, literal: str, dimensions: t
 
 
 def copied(C: Any, original: Any, constant: bool | None, name: str) -> Any:
-    """An input like another one, or a parameter that begins with its value.
+    """An input like another one, or a parameter that begins with its value; a constant if it never learns.
 
-    A constant if `constant` says that it never learns, or, if it says nothing, the other one does not.
+    `constant`: None if that is as of the other one.
     """
     if original.is_input:
         return C.input_variable(

@@ -61,24 +61,29 @@ def _roles(network: Network) -> list[str]:
 
 def _reader(command: Command) -> Iterator[str]:
     """The function that opens the data."""
-    reader = command.reader()
+    yield "def create_reader(path, max_sweeps=C.io.INFINITELY_REPEAT):"
+    yield '    """The data of a file in CNTK\'s text format."""'
+    yield "    streams = C.io.StreamDefs("
+    yield from _streams(command.reader())
+    shuffled = command.reader().text("randomize", "true").lower() not in ("false", "none")
+    yield "    )"
+    yield "    file = C.io.CTFDeserializer(path, streams)"
+    yield f"    return C.io.MinibatchSource(file, randomize={shuffled}, max_sweeps=max_sweeps)"
+
+
+def _streams(reader: Block) -> Iterator[str]:
+    """The streams of a reader."""
     if reader.text("readerType", "").lower() != "cntktextformatreader":
         raise ConfigError("only CNTKTextFormatReader can be written as a program: replace the reader, or train with "
                           "cntkjax run")
     inputs = reader.block("input")
     assert inputs is not None
-    yield "def create_reader(path):"
-    yield '    """The data of a file in CNTK\'s text format."""'
-    yield "    streams = C.io.StreamDefs("
     for entry in inputs:
         stream = inputs.block(entry.name)
         assert stream is not None
         field = stream.text("alias", entry.name) if "alias" in stream else entry.name
         size, sparse = stream.integer("dim"), stream.text("format", "dense").lower() == "sparse"
         yield f"        {entry.name}=C.io.StreamDef(field={field!r}, shape={size}, is_sparse={sparse}),"
-    shuffled = reader.text("randomize", "true").lower() not in ("false", "none")
-    yield "    )"
-    yield f"    return C.io.MinibatchSource(C.io.CTFDeserializer(path, streams), randomize={shuffled})"
 
 
 def _training(command: Command, network: Network) -> Iterator[str]:
@@ -89,6 +94,10 @@ def _training(command: Command, network: Network) -> Iterator[str]:
     if network.statistics:
         raise ConfigError(f"{', '.join(network.statistics)} are computed from all data before training, which a "
                           "program does not do: normalize the data, or train with cntkjax run")
+    validation = command.block.block("cvReader")
+    if validation is not None and [*_streams(validation)] != [*_streams(command.reader())]:
+        raise ConfigError("cvReader has other inputs than reader, which cannot be written as a program")
+    tests = f", cv_source=create_reader({validation.text('file')!r}, max_sweeps=1)" if validation is not None else ""
     used = ", ".join(f"nodes[{name!r}]" for name in dict.fromkeys(criteria))
     yield "SETTINGS = \"\"\""
     yield "SGD = ["
@@ -100,7 +109,7 @@ def _training(command: Command, network: Network) -> Iterator[str]:
     yield "    nodes = create_network()"
     yield f"    model = C.combine({[f'nodes[{name!r}]' for name in _roles_of_outputs(network)]})".replace("\"", "")
     yield f"    data = create_reader({command.reader().text('file')!r})"
-    yield f"    SGD.parse(SETTINGS).train([{used}], data, model=model)"
+    yield f"    SGD.parse(SETTINGS).train([{used}], data, model=model{tests})"
 
 
 def _roles_of_outputs(network: Network) -> list[str]:
