@@ -89,6 +89,14 @@ def test_train_test_and_write_give_the_numbers_of_cntk(run, tmp_path):
     ]
 
 
+def test_parameters_are_written_once(run, tmp_path):
+    nodes = "Write=[minibatchSize=20;outputNodeNames=B0:HLast]"
+    status, log = run("command=Train:Write", "Train=[SGD=[maxEpochs=1]]", nodes)
+    assert status == 0, log
+    assert len((tmp_path / "out.B0").read_text().splitlines()) == 1
+    assert len((tmp_path / "out.HLast").read_text().splitlines()) == 50
+
+
 def test_the_log_has_the_lines_that_scripts_read(run):
     _, log = run("command=Train", "Train=[SGD=[maxEpochs=2,epochSize=50]]")
     lines = log.splitlines()

@@ -33,8 +33,10 @@ def write(command: Command) -> None:
     with ExitStack() as stack:
         writers, where = _writers(network, command, stack)
         values = {name: alias(network.nodes[name]) for name in writers}
+        constants = {name: values.pop(name) for name, value in [*values.items()] if not value.arguments}
+        _written(constants, {}, writers, network)
         inputs = streams_of([*values.values()], source)
-        total = number = _written({name: v for name, v in values.items() if not v.arguments}, {}, writers, network)
+        total = number = 0
         while minibatch := next_minibatch(source, minibatch_size(command.block), inputs):
             samples = _written(values, minibatch, writers, network)
             command.log.line(f"Minibatch[{number}]: ActualMBSize = {samples}")
