@@ -59,7 +59,11 @@ class MersenneTwister64:
 
     def uniform(self, number: int, low: float = 0.0, high: float = 1.0) -> np.ndarray:
         """The next numbers, of 64 bits, from ``low`` to ``high``, ``[number]``."""
-        return self.raw(number) / _SPAN * (high - low) + low
+        numbers = np.empty(number)
+        for begin in range(0, number, _PIECE):
+            piece = numbers[begin:begin + _PIECE]
+            piece[:] = self.raw(len(piece)) / _SPAN * (high - low) + low
+        return numbers
 
     def normal(self, number: int, limit: float = math.inf) -> np.ndarray:
         """The next numbers of the standard normal distribution, without those beyond ±``limit``, ``[number]``.
