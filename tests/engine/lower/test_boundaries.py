@@ -112,6 +112,23 @@ def test_slices_of_what_a_loop_has_stacked_are_counted_in_each_kernel():
     assert boundaries(trace, sliced=range(1, 41))
 
 
+def doubled(value, times):
+    """Twice the value, so often, and a sum of each."""
+    chain = list(itertools.accumulate(range(times), lambda h, _: h + h, initial=value))
+    return [jnp.sum(h, 0) for h in chain]
+
+
+@pytest.mark.parametrize("links, number", [(40, 0), (80, 1), (160, 2)])
+def test_cheap_links_that_many_kernels_repeat_have_boundaries_before_the_chain_is_long(links, number):
+    trace = Inlined(jax.jit(lambda x: doubled(x, links)).trace(X).jaxpr)
+    assert len(boundaries(trace)) == number
+
+
+def test_what_follows_from_literals_alone_is_left_to_xla():
+    trace = Inlined(jax.jit(lambda: doubled(jnp.ones((3, 10)), 200)).trace().jaxpr)
+    assert not boundaries(trace)
+
+
 def in_a_loop(function):
     """The function computed in each step of a loop."""
     return lambda x, *arguments: jax.lax.map(lambda x: function(x, *arguments), jnp.stack([x, 2 * x]))

@@ -34,6 +34,10 @@ def test_the_step_of_a_recurrence_grows_linearly(names, training):
     assert growth(names, "alone", 20, training, looped=True) <= MOST
 
 
+def test_sums_in_the_step_of_a_recurrence_grow_linearly_though_they_are_cheap():
+    assert growth(("plus",), "residual", 40, looped=True) <= MOST
+
+
 @long
 @both
 @pytest.mark.parametrize("form", FORMS)

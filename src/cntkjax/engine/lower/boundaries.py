@@ -5,10 +5,11 @@ values that it reads, down to a product, a sum, or an operation that is expensiv
 whose values are read twice, by the next one and by the backward pass, each kernel repeats the chain below it: the
 compiled text grows with the square of the length, and the time that it takes to compile with the cube.
 
-So a value that several kernels read is stored if more than `REPEATED` operations would be repeated with it, and another
-one if a kernel would reach `LONGEST` operations. The size of each kernel is then bounded, and so is what each further
-reader of a value adds. The trace alone decides, after differentiation: this holds for forward passes, backward passes
-and updates, for what a loop computes in a step, and whatever the operations are.
+So a value that several kernels read is stored if more than `REPEATED` operations would be repeated with it, or more
+than `TOGETHER` with it and all such values below, and another one if a kernel would reach `LONGEST` operations. The
+size of each kernel is then bounded, and so is what each further reader of a value adds. The trace alone decides, after
+differentiation: this holds for forward passes, backward passes and updates, for what a loop computes in a step, and
+whatever the operations are.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from jax.extend.core import ClosedJaxpr, JaxprEqn  # slow to import
 
 REPEATED = 96
+TOGETHER = 1536
 LONGEST = 384
 _ENCLOSED = 256  # operations, at most, between a value and the one in which all that is computed from it meets
 
@@ -117,6 +119,8 @@ def boundaries(trace: Inlined, sliced: Container[int] = ()) -> set[int]:
     # For each operation those that a kernel computes where it needs the result; numbers below 0 are those of slices.
     repeated: list[frozenset[int]] = []
     sizes = [0 if _is_kernel(operation) else _size(operation) for operation in trace.operations]
+    known = _known(trace)
+    copies: dict[int, int] = {}  # by operations whose value several kernels compute: how many each of them repeats
     last_reader = {k: i for i, operands in enumerate(readings.operands) for k in operands}
     for i, operation in enumerate(trace.operations):
         operands = readings.operands[i]
@@ -127,13 +131,25 @@ def boundaries(trace: Inlined, sliced: Container[int] = ()) -> set[int]:
                 repeated[k] = frozenset()  # many of them would take much memory
         if not sizes[i] or (i in readings.escaping and operation.eqn.primitive.name in EXPENSIVE):
             below = frozenset()
-        elif i not in readings.enclosed and _is_storable(operation):
-            most = REPEATED if i in readings.escaping else LONGEST
-            if sum(sizes[k] if k >= 0 else _SLICED for k in below) > most:
+        elif i not in readings.enclosed and i not in known and _is_storable(operation):
+            size, most = sum(sizes[k] if k >= 0 else _SLICED for k in below), LONGEST
+            if i in readings.escaping:
+                copies[i], most = size, REPEATED
+            if size > most or sum(copies.get(k, 0) for k in below) > TOGETHER:
                 stored.update(operation.outputs)
                 below = frozenset()
         repeated.append(below)
     return stored
+
+
+def _known(trace: Inlined) -> set[int]:
+    """The operations that compute with literals alone, which XLA does while it compiles."""
+    known, values = set[int](), set[int]()
+    for i, operation in enumerate(trace.operations):
+        if operation.inputs and not any(isinstance(n, int) and n not in values for n in operation.inputs):
+            known.add(i)
+            values.update(operation.outputs)
+    return known
 
 
 def _is_kernel(operation: Equation) -> bool:
