@@ -8,6 +8,7 @@ import pytest
 import cntkjax as C
 from cntkjax.engine.run.program_cache import programs
 from cntkjax.graph.errors import ResultError
+from cntkjax.graph.settings import Settings
 from cntkjax.ops.functions import UserFunction
 from tests.ops.user_functions import Scaled, Split
 
@@ -277,6 +278,59 @@ def test_each_size_of_a_free_dimension_is_compiled_once():
         assert repeated.eval({x: [[n]]}).tolist() == [[n] * n]
     (program,) = [p for p in programs if repeated.output in p.plan.outputs]
     assert len(program.executables) == 4  # one for the guess before the first call
+
+
+class Copies(UserFunction):
+    """So many copies of a number as its first row says, plus `more`; gradients flow back to the number."""
+
+    def __init__(self, x, more, fails=False):
+        super().__init__([x], name="copies")
+        self.more, self.fails, self.calls = more, fails, 0
+
+    def infer_outputs(self):
+        return [C.output_variable((C.FreeDimension,), self.inputs[0].dtype, self.inputs[0].dynamic_axes)]
+
+    def forward(self, x, device=None, outputs_to_retain=None):
+        self.calls += 1
+        if self.fails:
+            raise KeyError("no copies")
+        return None, np.repeat(x[:, :1], x.shape[1] + self.more, axis=1)
+
+    def backward(self, state, root_gradients):
+        return root_gradients.sum(1, keepdims=True) * np.eye(1, self.inputs[0].shape[0], dtype=np.float32)
+
+
+def copying_trainer(**second):
+    """Trains w with two functions, each of which decides on a size. The loss is 7 w for x = (1, 2)."""
+    x, w = C.input_variable(2), C.parameter(2, init=1)
+    first = Copies(x * w, 2)
+    second = Copies(C.reshape(C.reduce_sum(C.user_function(first)) / 4, (1,)), 6, **second)
+    loss = C.reduce_sum(C.user_function(second))
+    rate = C.learning_parameter_schedule_per_sample(0.25)
+    return (first, second), w, C.Trainer(loss, (loss, None), [C.sgd([w], rate)]), {x: [[1, 2]]}
+
+
+@pytest.mark.parametrize("deterministic, compiled", [(False, 1), (True, 3)])
+def test_training_is_compiled_once_the_sizes_of_results_are_known(deterministic, compiled, monkeypatch):
+    monkeypatch.setattr(Settings, "deterministic", deterministic)
+    functions, w, trainer, feed = copying_trainer()
+    before = len(C.debugging.compilation_report().programs)
+    for step in range(2):
+        trainer.train_minibatch(feed)
+        assert [f.calls for f in functions] == [step + 1, step + 1]
+    np.testing.assert_array_equal(w.value, [1 - 2 * 7 / 4, 1])
+    texts = [c.text for c in C.debugging.compilation_report().programs[before:]]
+    assert sum(text.startswith("the training step") for text in texts) == compiled
+
+
+def test_an_error_of_a_function_that_decides_on_a_size_leaves_everything_as_it_was():
+    functions, w, trainer, feed = copying_trainer(fails=True)
+    with pytest.raises(RuntimeError, match="no copies"):
+        trainer.train_minibatch(feed)
+    assert w.value.tolist() == [1, 1]
+    functions[1].fails = False
+    trainer.train_minibatch(feed)
+    assert w.value.tolist() == [1 - 7 / 4, 1]
 
 
 class Shifted(C.ops.functions.UserFunction):

@@ -12,14 +12,14 @@ from ...graph.axis import Axis
 from ...graph.build import edits, infer_all
 from ...graph.errors import explain
 from ...graph.function import Node
-from ...graph.shape import INFERRED, is_unknown
+from ...graph.shape import FREE, INFERRED, is_unknown
 from ...graph.variable import Edge, Leaf, producer
 from .components import parts_of
 from .early_exit import fuse_early_exit
 from .indices import Indices, indices_of
 from .padding import depends_on_padding
 from .partition import Stage, partition
-from .parts import Loop, Part, nodes_of, resolve
+from .parts import Loop, Part, nodes_of, outputs_of, resolve
 from .side_by_side import side_by_side
 from .structure import describing, node_structure
 
@@ -224,6 +224,16 @@ class Plan:
         return tuple(n.primitive.free_dimension_sizes() for n in self.nodes if n.primitive.calls_python)
 
     @cached_property
+    def free_results(self) -> list[Edge]:
+        """What functions of the user return with free dimensions; of those in loops, what the loops return."""
+        return [v for part in self.parts if any(map(_decides_on_sizes, nodes_of(part))) for v in outputs_of(part)]
+
+    @property
+    def has_unknown_sizes(self) -> bool:
+        """True if a function of the user has not said yet which sizes its free dimensions have."""
+        return any(_decides_on_sizes(n) and not n.primitive.free_dimension_sizes() for n in self.nodes)
+
+    @cached_property
     def is_double(self) -> bool:
         """True if any value is double precision."""
         variables = (*self.leaves, *self.arguments, *(v for n in self.nodes for v in n.node_outputs))
@@ -260,6 +270,10 @@ def check_no_placeholders(variables: Iterable[Edge]) -> None:
                 f"placeholder {v.name or v.uid!r} has not been replaced, so there is nothing to compute from",
                 {"here": v}, "call the function with an argument, or use replace_placeholders",
             ))
+
+
+def _decides_on_sizes(node: Node) -> bool:
+    return node.primitive.calls_python and any(FREE in v.shape for v in node.node_outputs)
 
 
 def _joins_samples(node: Node) -> bool:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from copy import copy
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import jax
@@ -25,7 +27,7 @@ from ..data.shapes import MinibatchShape
 from ..lower.carry import Memory
 from ..lower.values import Context, Environment, Traced
 from ..plan.plan import Plan
-from ..xla.compiler import compiler_options, large_sum_options
+from ..xla.compiler import compiler_options, large_sum_options, quick_options
 from ..xla.descriptions import NoDescription, digest
 from ..xla.materialize import storing_values
 from ..xla.platform import matmul_precision
@@ -77,14 +79,14 @@ class Program:
     `name` is that of profiles and compilation logs. `variant`: what else `body` depends on; it needs a description
     (`xla/descriptions.py`), or the program is traced in each process. `donate`: the buffers of `donated` are reused for
     the outputs, unless user code is called, which may fail and then has to leave everything as it was. `quick_start`:
-    see `Executables`.
+    see `Executables`. `sizing`: a body that computes the `free_results` of the plan.
     """
 
     options: Callable[[], dict[str, str]] | None = None  # see `Computation`
 
     def __init__(
         self, plan: Plan, name: str, body: Body, training: bool, variant: object = (), donate: bool = False,
-        quick_start: bool = False,
+        quick_start: bool = False, sizing: Body | None = None,
     ) -> None:
         self.plan, self.name, self.body, self.training, self.variant = plan, name, body, training, variant
         self.prices = MeasuredPrices(in_background=not plan.calls_python)
@@ -103,6 +105,7 @@ class Program:
             self._trace, plan.is_double, quick_start, computation,
             donate_argnums=donated, static_argnames="sizes", compiler_options=compiler_options() | large_sum_options(),
         )
+        self._sizing = self._finding_sizes(sizing) if sizing is not None and plan.free_results else None
 
     def over(self, devices: Devices, body: Body) -> Program:
         """The program of another body that runs on several devices, and donates; both choose shapes together.
@@ -120,16 +123,36 @@ class Program:
         )
         return program
 
-    @storing_values(True)
+    def _finding_sizes(self, body: Body) -> Executables:
+        """Programs that compute what functions of the user return with free dimensions.
+
+        The thorough program is compiled when they have said how large these are. They are compiled quickly, and run
+        once: what the functions return here, for operands that are rounded differently, is what the step goes on with.
+        """
+        computation = Computation(
+            text=lambda inputs: f"sizes of results for {self._text(inputs)}", operations=self._operations,
+            options=quick_options,
+        )
+        return Executables(
+            partial(self._computed, body), self.plan.is_double, computation=computation, static_argnames="sizes",
+            compiler_options=compiler_options() | large_sum_options(),
+        )
+
     def _trace(
         self, donated: PyTree, leaves: Sequence[Array | None], sent: PyTree, sizes: Hashable = ()
+    ) -> PyTree:
+        return self._computed(self.body, donated, leaves, sent)
+
+    @storing_values(True)
+    def _computed(
+        self, body: Body, donated: PyTree, leaves: Sequence[Array | None], sent: PyTree, sizes: Hashable = ()
     ) -> PyTree:
         fed: _Fed = received(sent)
         layouts = dict(zip(self.packer.axes, fed.layouts, strict=True))
         ctx = make_context(self.plan, self.training, fed.batch, layouts, fed.random, fed.past)
         env = {v: value_of_argument(v, d) for v, d in zip(self.plan.arguments, fed.arguments, strict=True)}
         env |= {v: Traced(d, ()) for v, d in zip(self.plan.leaves, leaves, strict=True) if d is not None}
-        return captured(self.body(self.plan, ctx, env, donated, fed.extra))
+        return captured(body(self.plan, ctx, env, donated, fed.extra))
 
     def _description(self) -> object:
         """A digest of what is computed, in any process: by the nodes as they are now, since users may edit them."""
@@ -282,12 +305,17 @@ class Program:
     def _run_with_callbacks(
         self, inputs: Inputs, minibatch: PackedMinibatch, random: RandomInputs | None
     ) -> PyTree:
-        def run() -> PyTree:
+        def run(executables: Executables) -> PyTree:
             sizes = self.plan.free_dimension_sizes
-            return self.executables.call((minibatch.signature, sizes), inputs, sizes=sizes)()
+            return executables.call((minibatch.signature, sizes), inputs, sizes=sizes)()
 
+        results = minibatch.callback_results
         try:
-            return run_until_sizes_settle(run, minibatch.callback_results)
+            if self._sizing is not None and self.plan.has_unknown_sizes and not Settings.deterministic:
+                results = defaultdict(list) if results is None else results
+                sizing, self._sizing = self._sizing, None
+                run_until_sizes_settle(partial(run, sizing), results)
+            return run_until_sizes_settle(partial(run, self.executables), results)
         except BatchSizeError as error:
             self.needs_stages, error.random_state = True, random_state_of(self.plan, random)
             raise

@@ -125,7 +125,9 @@ class Step:
         transforms = [learner.transform for learner in self.learners]
         body = StepBody(len(self.criteria), self.state.parameters, transforms, self.options)
         if self.learners:
-            self.program = Program(self.plan, "train", body.train, True, self._variant(body), donate=True)
+            self.program = Program(
+                self.plan, "train", body.train, True, self._variant(body), donate=True, sizing=body.results_of_users
+            )
         else:
             self.program = programs.program(self.plan, "test", body.test, False, body.num_criteria)
         self._local = LocalExchange(self.learners)

@@ -116,6 +116,14 @@ class StepBody:
             state, gradients = updated(self.transforms, state, gradients, hypers), None
         return StepOutputs(state, gradients, sums, data, layouts, changes, argument_gradients)
 
+    def results_of_users(
+        self, plan: Plan, ctx: Context, env: Environment, state: TrainedState, extra: PyTree
+    ) -> list[Array]:
+        """What a step needs to compute before it knows the sizes of all that functions of the user return."""
+        ctx.product_dtype = self.options.narrow
+        env = execute(plan, ctx, env | self._parameter_values(state.parameters))
+        return [env[v].data for v in plan.free_results]
+
     def test(self, plan: Plan, ctx: Context, env: Environment, state: TrainedState, extra: PyTree) -> StepOutputs:
         """The criteria's sums and the data of other outputs; nothing is learned."""
         fed_axes = list(ctx.layouts)
