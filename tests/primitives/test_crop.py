@@ -23,6 +23,10 @@ def pooled(x, size, stride):
     return C.pooling(x, C.AVG_POOLING, (size, size), (stride, stride))
 
 
+def greatest(x):
+    return C.pooling(x, C.MAX_POOLING, (2, 2), (2, 2))
+
+
 def spread(x, size, stride):
     return C.convolution_transpose(corner(size), x, strides=(1, stride, stride), auto_padding=[False])
 
@@ -37,7 +41,8 @@ def spread(x, size, stride):
     (lambda x: spread(pooled(x, 3, 2), 3, 2), lambda x: convolved(x, 5), [39, 0, 0]),
     (lambda x: pooled(x, 2, 2), lambda x: pooled(convolved(x, 5), 2, 2), [32.5, 34.5, 56.5]),
     (lambda x: C.relu(x) + 1, lambda x: convolved(x, 3), [14, 15, 26]),
-], ids=range(9))
+    (lambda x: greatest(C.relu(x)), lambda x: pooled(convolved(x, 5), 2, 2), [39, 41, 63]),  # which are fused
+], ids=range(10))
 def test_crop_aligns_the_pixels(image, referent, first):
     x = C.input_variable((1, 12, 12))
     cropped = C.crop_automatic(image(x), referent(x)).eval({x: IMAGE})

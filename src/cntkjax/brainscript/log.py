@@ -69,7 +69,7 @@ class Log:
 class Criterion:
     """A node whose average is logged, and its operation.
 
-    `is_whole`: whether it has one value for a minibatch, whatever its size; it is logged as one sample, the last one.
+    `is_whole`: whether it has one value for an epoch so far; it is logged as one sample, the last one.
     """
 
     name: str
@@ -149,6 +149,7 @@ class TrainingLog(Observer):
         self._samples_seen, self._known_size, self._pieces = 0, epoch_size, max(pieces, 1)
         self._epoch: Epoch | None = None
         self._methods = methods
+        self._last: Sequence[SupportsFloat] = ()
 
     def resumes(self, samples: int) -> None:
         """Count what was seen before."""
@@ -167,20 +168,21 @@ class TrainingLog(Observer):
         self._log.line()
         self._log.line(f"Starting minibatch loop{loop}.")
         self._epoch, self._began = epoch, time.perf_counter()
-        self._last = self._began
+        self._shown = self._began
         self._whole, self._since = Sums(self._criteria), Sums(self._criteria)
 
     def trained(self, samples: int, sums: Sequence[SupportsFloat]) -> None:
         """Count a minibatch; log the averages of those since the last line, if it is time."""
+        self._last = sums[: len(self._criteria)]  # a trainer has a metric, if only 0
         for each in (self._whole, self._since):
-            each.add(sums[: len(self._criteria)], [samples] * len(sums))  # a trainer has a metric, if only 0
+            each.add(self._last, [samples] * len(sums))
         if is_due(self._whole.minibatches, self._every, self._first):
             self._show()
 
     def _show(self) -> None:
         """The line about the minibatches since the last one."""
         shown, count, last = self._since.shown(), self._since.samples, self._whole.minibatches
-        seconds, self._last = time.perf_counter() - self._last, time.perf_counter()
+        seconds, self._shown = time.perf_counter() - self._shown, time.perf_counter()
         self._log.line(
             f" {self._name()}-Minibatch[{last - self._since.minibatches + 1:4d}-{last:4d}{self._percentage(last)}]: "
             f"{shown}; time = {seconds:.4f}s; samplesPerSecond = {count / max(seconds, 1e-9):.1f}"
@@ -188,8 +190,11 @@ class TrainingLog(Observer):
         self._since = Sums(self._criteria)
 
     def ended(self, epoch: Epoch) -> None:
-        """Log the averages of the epoch."""
+        """Log the averages of the epoch; workers find its end with another minibatch (log)."""
         self._samples_seen += epoch.samples
+        if any(self._methods(epoch.number)):
+            columns = zip(self._criteria, self._last, strict=True)
+            self.trained(0, [value if each.is_whole else 0.0 for each, value in columns])
         shown = self._whole.minibatches - self._since.minibatches
         self._known_size = self._known_size or shown * (epoch.minibatch_size // self._pieces)
         whole = self._whole.of_all_workers() if self._methods(epoch.number)[0] else self._whole

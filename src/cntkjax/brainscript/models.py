@@ -27,8 +27,12 @@ _METRICS = ("ClassificationError", "EditDistanceError", "NDCG")
 
 
 def function_of(network: Network) -> Function:
-    """All nodes of a network as a function, which can be saved. Errors: ConfigError if none computes something."""
-    used = {id(v) for node in nodes(_owners(network)) for v in node.node_inputs}
+    """All nodes of a network as a function, which can be saved: inputs and parameters without a use, too.
+
+    Errors: ConfigError if none computes something.
+    """
+    owners: list[Any] = [v.owner.root_function for v in network.nodes.values() if v.is_output]
+    used = {id(v) for node in nodes(owners) for v in node.node_inputs}
     roots: list[Any] = []
     reached: set[int] = set()
     outputs = [v for v in network.nodes.values() if v.is_output]
@@ -39,11 +43,7 @@ def function_of(network: Network) -> Function:
     if not roots:
         raise ConfigError("the network has no nodes that compute something: a model needs one")
     roots[0].owner.custom_attributes = {_ATTRIBUTE: json.dumps({name: getattr(network, name) for name in _KEPT})}
-    return combine(roots)
-
-
-def _owners(network: Network) -> list[Any]:
-    return [v.owner.root_function for v in network.nodes.values() if v.is_output]
+    return combine([*roots, *(v for v in network.nodes.values() if not v.is_output and id(v) not in used)])
 
 
 def load_network(path: str) -> Network:

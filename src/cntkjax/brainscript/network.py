@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..graph.variable import set_value
+from ..ops import combine
 from ..variables import Variable
 
 ROLES = ("feature", "label", "criterion", "evaluation", "output")
@@ -46,13 +47,16 @@ class Network:
                 pending += reversed(self.inputs.get(name, ()))
         return list(found)
 
+    def of_epoch(self) -> set[str]:
+        """The names of nodes that accumulate over an epoch."""
+        return {name for name, each in self.operations.items() if each == "EpochAccumulator" and name in self.nodes}
+
     def forget_epoch(self) -> None:
         """Begin an epoch: nodes that accumulate have seen nothing yet."""
-        for name, operation in self.operations.items():
-            if operation == "EpochAccumulator" and name in self.nodes:
-                for constant in self.nodes[name].owner.constants:
-                    if constant.name.startswith(f"{name}."):
-                        set_value(constant, np.zeros(constant.shape, constant.dtype))
+        for name in self.of_epoch():
+            for constant in combine([self.nodes[name]]).constants:
+                if constant.name.startswith(f"{name}."):
+                    set_value(constant, np.zeros(constant.shape, constant.dtype))
 
 
 __all__ = ["ROLES", "Network"]

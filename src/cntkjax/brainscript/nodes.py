@@ -3,13 +3,45 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
 from .source import ConfigError, Place
 
 Chain = tuple[tuple[str, Place], ...]
+
+
+@dataclass
+class Seeds:
+    """The seeds of random parameters: 1, 2, 3, ... in the order of creation, through all commands of a run (log)."""
+
+    last: int = 0
+
+    def next(self) -> int:
+        """The seed of one more parameter."""
+        self.last += 1
+        return self.last
+
+
+_seeds: ContextVar[Seeds] = ContextVar("seeds")
+
+
+def seeds() -> Seeds:
+    """Those of the run, or from 1 on outside of one."""
+    return _seeds.get(Seeds())
+
+
+@contextmanager
+def seeds_of_run() -> Iterator[Seeds]:
+    """Networks that are described meanwhile count on from each other."""
+    token = _seeds.set(Seeds())
+    try:
+        yield _seeds.get()
+    finally:
+        _seeds.reset(token)
 
 
 @dataclass(eq=False)
@@ -133,14 +165,12 @@ def _loop(component: list[NetNode], is_delay: Callable[[NetNode], bool]) -> list
 
 def changed(nodes: Iterable[NetNode]) -> list[NetNode]:
     """Those of the nodes that have to be built: new ones, those with other inputs, and what depends on such."""
-    users: dict[int, list[NetNode]] = {}
-    found: dict[int, NetNode] = {}
-    for node in nodes:
-        operands = node.operands()
-        for operand in operands:
-            users.setdefault(id(operand), []).append(node)
-        if node.variable is None or [*map(id, operands)] != [*map(id, node.originals)]:
-            found[id(node)] = node
+    nodes = list(nodes)
+    users = _users(nodes)
+    found = {
+        id(node): node for node in nodes
+        if node.variable is None or [*map(id, node.operands())] != [*map(id, node.originals)]
+    }
     waiting = list(found.values())
     while waiting:
         for user in users.get(id(waiting.pop()), ()):
@@ -148,6 +178,15 @@ def changed(nodes: Iterable[NetNode]) -> list[NetNode]:
                 found[id(user)] = user
                 waiting.append(user)
     return list(found.values())
+
+
+def _users(nodes: Iterable[NetNode]) -> dict[int, list[NetNode]]:
+    """Those of the nodes that have a node as an operand, by the `id` of this."""
+    users: dict[int, list[NetNode]] = {}
+    for node in nodes:
+        for operand in node.operands():
+            users.setdefault(id(operand), []).append(node)
+    return users
 
 
 def reachable(roots: Iterable[NetNode]) -> list[NetNode]:
@@ -170,10 +209,7 @@ def replaced(
     `rename`: the name of a copy.
     """
     nodes = reachable(roots)
-    users: dict[int, list[NetNode]] = {}
-    for node in nodes:
-        for operand in node.operands():
-            users.setdefault(id(operand), []).append(node)
+    users = _users(nodes)
     copies = dict(replacements)
     waiting = [node for node in nodes if id(node) in replacements]
     made: list[tuple[NetNode, NetNode]] = []
@@ -192,4 +228,4 @@ def replaced(
     return copies
 
 
-__all__ = ["Chain", "NetNode", "changed", "named", "ordered", "reachable", "replaced"]
+__all__ = ["Chain", "NetNode", "changed", "named", "ordered", "reachable", "replaced", "seeds", "seeds_of_run"]

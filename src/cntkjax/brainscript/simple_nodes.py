@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .configuration import Block
-from .nodes import NetNode
+from .nodes import NetNode, seeds
 
 _ACTIVATIONS = ("Sigmoid", "Tanh", "RectifiedLinear")
 _CRITERIA = ("CrossEntropyWithSoftmax", "SquareError", "CrossEntropy", "ClassificationError", "Logistic")
@@ -12,11 +12,10 @@ _OTHER_NAMES = {"ErrorPrediction": "ClassificationError", "ClassCrossEntropyWith
 
 
 class Nodes:
-    """Makes nodes, with the seeds that CNTK gives to parameters: 1, 2, 3, ... in order of creation."""
+    """Makes nodes, with the seeds of random parameters."""
 
     def __init__(self, block: Block) -> None:
-        self.block = block
-        self._seed = block.integer("randomSeedOffset", 0)
+        self.block, self._seeds, self._offset = block, seeds(), block.integer("randomSeedOffset", 0)
 
     def node(self, operation: str, name: str, *inputs: NetNode, **options: object) -> NetNode:
         """A node at the place of the block."""
@@ -24,9 +23,8 @@ class Nodes:
 
     def weight(self, name: str, rows: int, columns: int) -> NetNode:
         """A matrix of random numbers."""
-        self._seed += 1
         return self.node(
-            "LearnableParameter", name, shape=[rows, columns], randomSeed=self._seed,
+            "LearnableParameter", name, shape=[rows, columns], randomSeed=self._seeds.next() + self._offset,
             init="uniform" if self.block.flag("uniformInit", True) else "gaussian",
             initValueScale=self.block.number("initValueScale", 1.0),
         )

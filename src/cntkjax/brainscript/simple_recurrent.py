@@ -90,7 +90,6 @@ class _Recurrent(Nodes):
             x = made["x"] = self.auto(activation, self.auto("Plus", product, other))
         return x
 
-
     def with_softmax(self, last: NetNode, sizes: Sequence[int]) -> tuple[NetNode, NetNode, list[NetNode]]:
         """Labels, criterion, and the nodes that have their names."""
         labels = self.node("InputValue", "labels", shape=[sizes[-1]])

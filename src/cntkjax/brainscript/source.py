@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from ..sgd import ConfigError
+from ..sgd.keys import nearest
 
 _NOT_STRUCTURE = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'|(?<![^\s])#[^\n]*|(?<![^\s])//(?=[ \t])[^\n]*")
 _CLOSING = {"{": "}", "[": "]", "(": ")"}
@@ -143,6 +144,11 @@ class Place:
             lines.append(f"  in {text.name}, included at {text.origin}")
             text = text.origin.original.text
         return ConfigError(message, self, "\n".join(lines))
+
+    def unknown(self, message: str, name: str, known: Iterable[str], otherwise: str = "") -> ConfigError:
+        """An error about a name that there is not; it ends with the nearest one that there is."""
+        guess = nearest(name, known)
+        return self.error("; ".join([message, *([f"did you mean {guess}?"] if guess else filter(None, [otherwise]))]))
 
 
 def local_path(name: str) -> str:

@@ -63,7 +63,7 @@ class Crop(Primitive):
 
     def offset(self, inputs: Sequence[Edge]) -> list[int]:
         """The first column and row, from the alignment of the other operands."""
-        x, referent, *ancestors = (resolve(v) for v in inputs)
+        x, referent, *ancestors = (resolve(v, _opened) for v in inputs)
         grids, other_grids = dict(_ancestors(x)), dict(_ancestors(referent))
         pairs = [ancestors] if ancestors else [[v, v] for v in grids]
         match = next(((grids[a], other_grids[b]) for a, b in pairs if a in grids and b in other_grids), None)
@@ -104,7 +104,12 @@ def _ancestors(image: Edge) -> Iterator[tuple[Edge, Grid]]:
             grid = tuple((s * t[0], shift * t[0] + t[1]) for (s, shift), t in zip(grid, step, strict=True))
         elif not (node.primitive.elementwise or node.primitive.name in ("Dropout", "BatchNormalization")):
             continue
-        waiting += [(resolve(v), grid) for v in operands if len(v.shape) >= 2]
+        waiting += [(resolve(v, _opened), grid) for v in operands if len(v.shape) >= 2]
+
+
+def _opened(node: Node) -> Node:
+    """The root of the graph inside a block; any other node itself, whatever it is fused with."""
+    return node if node.block_composite is None else node.block_composite.root_function
 
 
 def _windows(node: Node) -> Grid | None:

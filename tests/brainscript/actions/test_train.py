@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import cntkjax as C
 from cntkjax import load_model
 from cntkjax.brainscript.command_line import main
 from tests.brainscript.test_commands import write_data
@@ -55,6 +56,7 @@ def run(tmp_path, capfd, monkeypatch):
     write_data(tmp_path / "data.ctf")
     lines = (tmp_path / "data.ctf").read_text().splitlines()  # for validation, with every seventh label wrong
     wrong = [line if i % 7 else line[:-3] + line[:-4:-1] for i, line in enumerate(lines)]
+    wrong = [line.replace("features -", "features ") for line in wrong]  # so that they have another mean
     (tmp_path / "cv.ctf").write_text("\n".join(wrong))
 
     def run(*arguments):
@@ -81,18 +83,23 @@ def test_each_evaluation_node_is_logged(run):
     log = run("command=Train:Test")
     number, percentage = r"(\d\.\d{8})", r"(\d+\.\d{3})%"
     nodes = rf"ce = {number} \* N; errs = {percentage} \* N; topErrs = 0.000% \* N"
-    nodes += rf"; size = (-?{number[1:]} \* 1; mean = (-?{number[1:]} \* 1"
+    nodes += rf"; size = (-?{number[1:]} \* N; mean = (-?{number[1:]} \* 1"
     assert "Evaluation criteria:\n\terrs = ClassificationError\n\ttopErrs = ClassificationError\n\tsize = " in log
     lines = re.findall(r"^ Epoch\[ 1 of 2\]-Minibatch\[ +(\d)- +(\d)\]: " + nodes.replace("N", r"(\d+)"), log, re.M)
     assert [(line[0], line[1], line[3]) for line in lines] == [("1", "1", "20"), ("2", "2", "20")]
+    weights = 3 / 50, 2 / 50  # a node of no samples is summed over minibatches: CNTK's log of FCN
     for epoch, path in ((1, "net.dnn.1"), (2, "net.dnn")):
         (trained,) = re.findall(rf"Finished Epoch\[ {epoch} of 2\]: \[Training\] " + nodes.replace("N", "50"), log)
         (tested,) = re.findall(rf"Finished Epoch\[ {epoch} of 2\]: \[Validate\] " + nodes.replace("N", "50"), log)
-        np.testing.assert_allclose(np.array(tested, float), expected(path, "cv.ctf"), rtol=1e-6)
+        loss, error, size, mean = expected(path, "cv.ctf")
+        tested = np.array(tested, float)
+        np.testing.assert_allclose(tested, (loss, error, size * weights[0], mean), rtol=1e-6, atol=1e-8)
+        assert float(trained[3]) == pytest.approx(expected(path, "data.ctf")[3], rel=1e-6)  # of this epoch
         assert all(math.isfinite(float(value)) for value in trained)
     final = re.findall(r"Final Results: Minibatch\[1-2\]: errs = (.*)% \* 50; topErrs = 0.000% \* 50; size = (.*) "
-                       r"\* 1; mean = (.*) \* 1; ce = (.*) \* 50; perplexity = (.*)", log)
+                       r"\* 50; mean = (.*) \* 1; ce = (.*) \* 50; perplexity = (.*)", log)
     error, size, mean, loss, perplexity = map(float, final[-1])
+    size /= weights[1]
     np.testing.assert_allclose((loss, error, size, mean), expected("net.dnn", "data.ctf"), rtol=1e-6)
     assert perplexity == pytest.approx(math.exp(loss), rel=1e-6)
 
@@ -246,3 +253,40 @@ def test_statistics_that_an_edit_adds_are_computed_before_training_and_those_of_
     np.testing.assert_allclose(mean, rows[:, :2].mean(0), rtol=1e-5)
     run("command=Edit", "Edit=[action=edit;editPath=c.mel]")
     assert "PreCompute nodes found" not in run("modelPath=last.dnn")
+
+
+def test_parallel_epochs_end_with_another_minibatch_as_in_cntks_log_of_fcn(run):
+    parallel = "ParallelTrain=[parallelizationMethod=DataParallelSGD;parallelizationStartEpoch=2]"
+    log = run("parallelTrain=true", f"Train=[SGD=[{parallel};firstMBsToShowResult=0;numMBsToShowResult=1]]")
+    lines = re.findall(r"Epoch\[ (\d) of 2\]-Minibatch\[ +\d- +(\d).*errs = (\S+) \* (\d+).*mean = (\S+) \* 1;", log)
+    shown = [(number, size) for epoch, number, _, size, _ in lines if epoch == "2"]
+    assert shown == [("1", "20"), ("2", "20"), ("3", "10"), ("4", "0")]
+    assert lines[-1][2:] == ("0.000%", "0", lines[-2][4]) and lines[2][:2] == ("1", "3")
+
+
+def test_the_seeds_of_parameters_count_on_through_the_commands_of_a_run(run):
+    second = CONFIG[CONFIG.index("Train = ["):].replace("Train = [", "Again = [ modelPath = again.dnn", 1)
+    Path("a.cntk").write_text(CONFIG + second[: second.index("Test = [")])
+    run("command=Train:Again", "SGD=[]", *(f"{name}=[SGD=[learningRatesPerSample=0]]" for name in ("Train", "Again")))
+    for name, seed in (("net", 1), ("again", 2)):
+        expected = C.parameter(2, init=C.uniform(1, seed=seed)).value
+        np.testing.assert_array_equal(load_model(f"{name}.dnn").find_by_name("b").value, expected)
+
+
+def test_tests_read_the_data_in_the_order_that_the_reader_says(run):
+    run()
+    lines = [re.findall(r"Minibatch\[\d-\d\]: errs = \S+ \* (\d+).* ce = (\S+) \*", run(
+        "command=Test", f"reader=[randomize={order}]", "Test=[minibatchSize=25;numMBsToShowResult=1]"
+    ))[:2] for order in ("true", "false")]
+    rows = [re.findall(r"-?[\d.]+", row) for row in Path("data.ctf").read_text().splitlines()]
+    streams = {name: C.io.StreamDef(name, shape=2) for name in ("features", "labels")}
+    source = C.io.MinibatchSource(C.io.CTFDeserializer("data.ctf", C.io.StreamDefs(**streams)), randomize=True)
+    model = load_model("net.dnn")
+    for shown, first in zip(lines, (None, np.array(rows[:25], np.float32)), strict=True):
+        if first is None:
+            data = source.next_minibatch(25)
+            first = np.concatenate([data[source.streams[name]].asarray()[:, 0] for name in streams], axis=1)
+        z = first[:, :2] @ model.find_by_name("W").value + model.find_by_name("b").value
+        loss = (np.log(np.exp(z).sum(1)) - (z * first[:, 2:]).sum(1)).mean()
+        assert float(shown[0][1]) == pytest.approx(loss, rel=1e-5)
+    assert lines[0] != lines[1]

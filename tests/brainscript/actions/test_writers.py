@@ -6,7 +6,7 @@ import struct
 import numpy as np
 import pytest
 
-from cntkjax.brainscript.actions.output_format import Format
+from cntkjax.brainscript.actions.output_format import Format, OutputWriter
 from cntkjax.brainscript.command_line import main
 from tests.brainscript.readers.test_speech import write_speech
 
@@ -77,5 +77,5 @@ Make = [ action = edit ; outputModelPath = "$Data$/m.dnn" ; BrainScriptNetworkBu
 def test_words_are_written_on_lines_of_their_own_or_beside_each_other(transposed, text):
     file = io.StringIO()
     values = np.eye(3)[[2, 1, 2]]
-    Format("category", ("a", "b", "c"), transposed=transposed).writer("z", file).sequence(values, (3,))
+    OutputWriter(Format("category", tuple("abc"), transposed=transposed), "z", file).sequence(values, (3,))
     assert file.getvalue() == text

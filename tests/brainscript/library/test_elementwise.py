@@ -18,3 +18,8 @@ def test_reductions_are_over_their_axis_and_take_a_tag():
         result = network.nodes[name].owner.eval({network.nodes["x"]: data})
         np.testing.assert_allclose(result, expected.reshape(result.shape), rtol=1e-6)
         assert network.nodes[name].shape == expected.shape[1:]
+
+
+def test_operands_of_reciprocals_and_reductions_are_named_as_in_cntks_log_of_fcn():
+    network = build("x = Input {2} ; norm = Reciprocal (ReduceSum (Sin (x))) ; outputNodes = (norm)")
+    assert network.inputs["norm"] == ["norm.z.r"] and network.inputs["norm.z.r"] == ["norm.z._"]

@@ -210,3 +210,20 @@ def test_nodes_of_another_model_are_dumped(paths):
     _, folder = paths
     edited(paths, f"other = [ V = Parameter(4, 3) ; S = SumElements(V) ]\nDumpNode(other.V, \"{folder}/logs/v.txt\")")
     assert (folder / "logs" / "v.txt").read_text().startswith("V=LearnableParameter [4,3]")
+
+
+def test_a_node_may_take_the_name_of_one_that_was_renamed(paths):
+    network = edited(paths, """
+        Size = 3
+        Rename(features, before)
+        features = Input(Size, tag=feature)
+        SetInput(L1.T, 1, features)
+        Delete(before)
+    """)
+    assert network.roles["feature"] == ["features"] and "before" not in network.nodes
+    np.testing.assert_array_equal(run(network, "L2.P"), run(paths[0], "L2.P"))
+
+
+def test_inputs_without_a_use_are_kept(paths):
+    network = edited(paths, "Delete(ce)\n")
+    assert network.roles["label"] == ["labels"] and network.nodes["labels"].is_input

@@ -35,10 +35,6 @@ class Format:
     precision: str = ""
     transposed: bool = True
 
-    def writer(self, name: str, file: TextIO) -> OutputWriter:
-        """What writes the sequences of a node to a file."""
-        return OutputWriter(self, name, file)
-
 
 def output_format(block: Block | None) -> Format:
     """The format that a block describes. Errors: ConfigError for types and precisions that there are not."""

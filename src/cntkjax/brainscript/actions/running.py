@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 
 from ...parallel import workers
 from ...sgd import ConfigError
-from ...sgd.keys import nearest
+from ...sgd._workers import summed
 from ..configuration import Block
 from ..log import Log
+from ..nodes import seeds, seeds_of_run
 from .cross_validate import cross_validate
 from .decomposition import decompose
 from .edit import edit
@@ -43,41 +44,33 @@ def run_commands(root: Block, log: Log) -> None:
     for name in commands:
         if name not in root:
             names = [entry.name for entry in root if entry.is_block]
-            guess = nearest(name, names)
             known = f"the blocks are {', '.join(names)}" if names else f"write {name} = [ action = ... ]"
-            hint = f"did you mean {guess}?" if guess else known
-            raise listed.at(0).error(f"command = {name}: there is no block {name}; {hint}")
-    for name in commands:
-        block = root.block(name)
-        assert block is not None
-        run_command(block, name, log)
+            raise listed.at(0).unknown(f"command = {name}: there is no block {name}", name, names, known)
+    with seeds_of_run():
+        for name in commands:
+            block = root.block(name)
+            assert block is not None
+            run_command(block, name, log)
     log.line("__COMPLETED__")
 
 
 def run_command(block: Block, name: str, log: Log) -> None:
     """Run the actions of a command."""
-    actions = block.array("action")
+    actions = block.choices("action", (*ACTIONS, *_UNSUPPORTED))
     if not actions:
         raise block.missing("action")
     for action in actions:
-        run = next((run for key, run in ACTIONS.items() if key.lower() == action.lower()), None)
-        if run is None:
-            text = block.get("action")
-            assert text is not None
-            if action.lower() in (each.lower() for each in _UNSUPPORTED):
-                raise text.at(0).error(f"the action {action} is not supported")
-            guess = nearest(action, ACTIONS)
-            raise text.at(0).error(f"there is no action {action}; " + (
-                f"did you mean {guess}?" if guess else f"there are {', '.join(ACTIONS)}"))
         log.headline(f"{name} command ({action} action)")
         try:
-            if run is train or workers.rank() == 0:  # which writes the files
-                run(Command(block, log))
+            if action not in ACTIONS:
+                raise ConfigError(f"the action {action} is not supported")
+            if ACTIONS[action] is train or workers.rank() == 0:  # which writes the files
+                ACTIONS[action](Command(block, log))
         except Exception as error:
             if getattr(error, "place", None) is None:
                 error.add_note(f"in the command {name}, {block.place}")
             raise
-        workers.barrier(f"the end of {name}")
+        seeds().last = int(summed(f"the end of {name}", [0 if workers.rank() else seeds().last])[0])
         log.line()
         log.line(f'Action "{action}" complete.')
         log.line()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...sgd.keys import nearest
 from ..configuration import Block
 from ..log import Criterion, Log
 from ..network import Network
@@ -38,17 +37,14 @@ class Command:
 
 def criteria(network: Network, names: list[str]) -> list[Criterion]:
     """Nodes as the log names them."""
+    accumulate = network.of_epoch()
     return [
-        Criterion(name, network.operations.get(name) or network.nodes[name].owner.op_name, _is_whole(network, name))
+        Criterion(
+            name, network.operations.get(name) or network.nodes[name].owner.op_name,
+            is_whole=not accumulate.isdisjoint(network.reached([name])),
+        )
         for name in names
     ]
-
-
-def _is_whole(network: Network, name: str) -> bool:
-    """Whether a node has one value for a minibatch that is no sum over its samples, such as one of weights only."""
-    node = network.nodes[name]
-    operands = node.owner.inputs if node.is_output else ()
-    return not any(v.dynamic_axes for v in (node, *operands))
 
 
 def named_nodes(network: Network, block: Block, key: str) -> list[str]:
@@ -63,9 +59,8 @@ def named_nodes(network: Network, block: Block, key: str) -> list[str]:
 def no_node(network: Network, name: str, key: str, place: Place) -> ConfigError:
     """The error for a name of a node that the network has not."""
     special = dict.fromkeys(each for role in ("evaluation", "criterion", "output") for each in network.roles[role])
-    guess = nearest(name, network.nodes)
-    hint = f"did you mean {guess}?" if guess else f"its criteria and outputs are {', '.join(special)}"
-    return place.error(f"{key}: the network has no node {name}; {hint}")
+    hint = f"its criteria and outputs are {', '.join(special)}"
+    return place.unknown(f"{key}: the network has no node {name}", name, network.nodes, hint)
 
 
 __all__ = ["Command", "criteria", "named_nodes", "no_node"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ def normalization_statistics(command: Command) -> None:
     Source: CNTK's page "Post Batch Normalization Statistics".
     """
     block, network = command.block, load_network(command.model_path)
-    nodes = list(_normalizations(network))
+    nodes = _normalizations(network)
     if not nodes:
         raise ConfigError("the model has no batch normalization")
     for name in nodes:
@@ -41,26 +40,10 @@ def normalization_statistics(command: Command) -> None:
     command.log.line(f"Model written to {path}")
 
 
-def _normalizations(network: Network) -> Iterator[str]:
-    """The names of all batch normalizations, each after those that it depends on."""
-    names = [name for name, operation in network.operations.items() if operation == "BatchNormalization"]
-    done: set[str] = set()
-
-    def visit(name: str) -> Iterator[str]:
-        waiting, seen = [*network.inputs.get(name, ())], {name}
-        while waiting:
-            each = waiting.pop()
-            if each in names and each not in done:
-                yield from visit(each)
-            elif each not in seen:
-                waiting += network.inputs.get(each, ())
-            seen.add(each)
-        if name not in done:
-            done.add(name)
-            yield name
-
-    for name in names:
-        yield from visit(name)
+def _normalizations(network: Network) -> list[str]:
+    """The names of all batch normalizations, each after those that it depends on, which are fewer."""
+    names = {name for name, operation in network.operations.items() if operation == "BatchNormalization"}
+    return sorted(names, key=lambda name: (len(names.intersection(network.reached([name]))), name))
 
 
 def _estimate(node: Any, source: Source, size: int, count: int) -> None:

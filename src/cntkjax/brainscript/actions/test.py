@@ -54,7 +54,7 @@ class Evaluation:
         Errors: ConfigError if there are no data.
         """
         source = open_reader(
-            self._reader, once=True, shuffled=False, samples=epoch, piece=size // pieces_of(self._reader), log=log
+            self._reader, once=True, samples=epoch, piece=size // pieces_of(self._reader), log=log
         )
         inputs = streams_of(self._nodes, source)
         self._network.forget_epoch()
@@ -62,8 +62,10 @@ class Evaluation:
         while minibatch := next_minibatch(source, size, inputs):
             given = [{variable: minibatch[variable] for variable in used} for used in self._arguments]
             results = [each.test_sum(data) for each, data in zip(self._evaluators, given, strict=True)]
+            size_read = max(data.num_samples for data in minibatch.values())  # also of nodes of weights only
+            sizes = [samples if data else size_read for data, (_, samples) in zip(given, results, strict=True)]
             for each in (whole, since):
-                each.add([total for total, _ in results], [samples for _, samples in results])
+                each.add([total for total, _ in results], sizes)
             if whole.minibatches % (every or sys.maxsize) == 0:
                 since = self._show(since, whole, log)
         if not whole.minibatches:

@@ -17,7 +17,7 @@ from ..network import Network
 from ..readers import open_reader, streams_of
 from ..source import new_file
 from .building import read_or_built
-from .output_format import Format, output_format
+from .output_format import OutputWriter, output_format
 from .session import Command, named_nodes, no_node
 from .test import minibatch_size
 from .writers import SequenceWriter, block_writers
@@ -59,7 +59,8 @@ def _writers(network: Network, command: Command, stack: ExitStack) -> tuple[Mapp
     if not names:
         raise ConfigError("the model has no output nodes: name nodes in outputNodeNames")
     path, form = block.file("outputPath"), output_format(block.block("format"))
-    return {name: form.writer(name, _open(stack, path, name)) for name in names}, f"Written to {path}*" * (path != "-")
+    found = {name: OutputWriter(form, name, _open(stack, path, name)) for name in names}
+    return found, "" if path == "-" else f"Written to {path}*"
 
 
 def _written(
@@ -86,4 +87,4 @@ def _open(stack: ExitStack, path: str, name: str) -> TextIO:
     return stack.enter_context(file.open("w", encoding="utf-8", newline="\n"))
 
 
-__all__ = ["Format", "write"]
+__all__ = ["write"]

@@ -270,9 +270,7 @@ def _choice(text: Text, name: str, choices: Iterable[str]) -> str:
     for choice in choices:
         if choice.lower() == content.lower():
             return choice
-    guess = nearest(content, choices)
-    hint = f"; did you mean {guess}?" if guess else ""
-    raise text.at(0).error(f"{name} is one of {', '.join(choices)}{hint}")
+    raise text.at(0).unknown(f"{name} is one of {', '.join(choices)}", content, choices)
 
 
 def _number(text: Text, name: str, whole: bool) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 from ..library.leaves import RANDOM
 from ..library.table import OPERATIONS
 from ..network import ROLES
-from ..nodes import NetNode
+from ..nodes import NetNode, seeds
 from .evaluator import ScriptEvaluator, did_you_mean
 from .values import Applied, Array, Fields, Thunk, kind_of
 
@@ -21,11 +21,10 @@ _MORE = {
 
 
 class NodeMaker:
-    """Makes nodes; counts the seeds of random parameters from 1 on, in the order of creation."""
+    """Makes nodes, with the seeds of random parameters."""
 
     def __init__(self, seed_offset: int = 0) -> None:
-        self.seed_offset = seed_offset
-        self.random = 0
+        self.seed_offset, self.seeds = seed_offset, seeds()
 
     def __call__(self, call: Applied) -> NetNode:
         evaluator: ScriptEvaluator = call.evaluator
@@ -100,10 +99,7 @@ class NodeMaker:
 
     def _seed(self, options: dict[str, Any]) -> None:
         seed = int(options.get("randomSeed", -1))
-        if seed < 0:
-            self.random += 1
-            seed = self.random
-        options["randomSeed"] = seed + self.seed_offset
+        options["randomSeed"] = (seed if seed >= 0 else self.seeds.next()) + self.seed_offset
 
 
 def plain(evaluator: ScriptEvaluator, value: Any, call: Applied) -> Any:

@@ -63,9 +63,9 @@ class Editor:
     def extend(self, name: str, section: Section) -> None:
         """Add the nodes of statements to a model."""
         model, frame = self.models[name.lower()], self.frames.setdefault(name.lower(), Frame("", {}, {}))
-        frame.values |= {name.lower(): node for name, node in model.nodes.items()}
-        frame.statements |= section.statements
-        frame.names |= section.names
+        others = {key: value for key, value in frame.values.items() if not isinstance(value, NetNode)}
+        frame.values = others | {name.lower(): node for name, node in model.nodes.items()}  # as they are called now
+        frame.statements, frame.names = section.statements, section.names
         run = Run(self.reader.macros, self.evaluator)
         run.all(frame)
         for each in (frame, *run.uses):

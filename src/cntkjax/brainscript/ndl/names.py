@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from ..language.networks import SPECIAL as _SPECIAL
 from ..network import ROLES
 
-SPECIAL = {
-    "featurenodes": "feature", "labelnodes": "label", "criterionnodes": "criterion", "criterianodes": "criterion",
-    "evalnodes": "evaluation", "evaluationnodes": "evaluation", "outputnodes": "output",
-}
+SPECIAL = {name.lower(): role for name, role in _SPECIAL.items()}
 FUNCTIONS = {
     "inputvalue": "Input", "sparseinputvalue": "SparseInput", "learnableparameter": "Parameter", "const": "Constant",
     "errorprediction": "ClassificationError", "cewithsm": "CrossEntropyWithSoftmax", "l1reg": "MatrixL1Reg",
     "l2reg": "MatrixL2Reg", "perdimmvnorm": "PerDimMeanVarNormalization", "convolve": "Convolution",
-    "se": "SquareError",
-    "delay": "PastValue", "cosdist": "CosDistance", "columnwisecrossproduct": "KhatriRaoProduct", "sum": "Plus",
-    "reconcilemblayout": "ReconcileDynamicAxis", "cos": "Cosine",
-    "cbcewithsm": "ClassBasedCrossEntropyWithSoftmax", "rectlinear": "RectifiedLinear", "prior": "Mean",
+    "se": "SquareError", "delay": "PastValue", "cosdist": "CosDistance", "sum": "Plus", "cos": "Cosine",
+    "columnwisecrossproduct": "KhatriRaoProduct", "reconcilemblayout": "ReconcileDynamicAxis", "prior": "Mean",
+    "cbcewithsm": "ClassBasedCrossEntropyWithSoftmax", "rectlinear": "RectifiedLinear",
     "perdimmvdenorm": "PerDimMeanVarDeNormalization",
 }  # other names of functions
 OPTIONS = {

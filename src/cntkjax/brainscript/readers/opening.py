@@ -9,7 +9,6 @@ from ...io import INFINITELY_REPEAT, StreamInformation
 from ...ops import combine
 from ...ops.functions import Function
 from ...sgd import ConfigError
-from ...sgd.keys import nearest
 from ...variables import Variable
 from ..configuration import Block
 from ..log import Log
@@ -115,9 +114,7 @@ def _kind(block: Block, key: str, kinds: Mapping[str, Deserializer]) -> Deserial
         raise text.at(0).error(f"{value} is not supported: convert the data to CNTK's text format, and read them with "
                                "CNTKTextFormatReader")
     names = [*kinds, *(CORPORA if kinds is READERS else ())]
-    guess = nearest(value, names)
-    raise text.at(0).error(f"there is no {key} {value}; " + (f"did you mean {guess}?" if guess else
-                                                            f"there are {', '.join(names)}"))
+    raise text.at(0).unknown(f"there is no {key} {value}", value, names, f"there are {', '.join(names)}")
 
 
 def _reads_frames(block: Block) -> bool:
