@@ -192,13 +192,13 @@ class MinibatchSpace:
         The axes get it in turn, a step each.
         """
         most, waiting = ROOM_COST * self._work_of(minibatch), deque(axes)
+        likely = {axis: bucket(_longest_to_come(minibatch, axis)) for axis in axes}
         while waiting:
             axis = waiting.popleft()
             lengths = list(need.lengths)
             lengths[axis] = lengths[axis]._replace(longest=bucket(lengths[axis].longest + 1))
             longer = need._replace(lengths=tuple(lengths))
-            is_likely = lengths[axis].longest <= bucket(_longest_to_come(minibatch, axis))
-            if is_likely and self._work_of(longer) <= most:
+            if lengths[axis].longest <= likely[axis] and self._work_of(longer) <= most:
                 need = longer
                 waiting.append(axis)
         return need

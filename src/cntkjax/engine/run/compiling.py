@@ -188,9 +188,11 @@ class Compiler:
             _TIDYING.attempt(forget_traces)
         traced = self._newly_jitted(self._function).trace(*inputs)
         traced = _BOUNDING.attempt(self._bounded, traced, inputs, otherwise=traced)
-        options, runs = _CHOOSING.attempt(self._chosen_options, traced.jaxpr.jaxpr, quickly, otherwise=({}, 0))
+        jaxpr, consts = traced.jaxpr.jaxpr, traced.jaxpr.consts
+        size = operations(jaxpr)
+        options, runs = _CHOOSING.attempt(self._chosen_options, jaxpr, size, quickly, otherwise=({}, 0))
         with ExitStack() as scope:
-            if _is_small(traced):
+            if max(size, sum(map(np.size, consts))) <= _SMALL_OPERATIONS:  # few things are left of it in the context
                 _SHARING.attempt(scope.enter_context, shared_context())
             return self._lower_and_compile(traced, inputs, options, runs, begin)
 
@@ -216,8 +218,8 @@ class Compiler:
         function = bounded(traced)
         return traced if function is None else self._newly_jitted(function).trace(*inputs)
 
-    def _chosen_options(self, jaxpr: Jaxpr, quickly: bool) -> tuple[dict[str, str], int]:
-        options, runs = _options_for(jaxpr, quickly, self.computation.options)
+    def _chosen_options(self, jaxpr: Jaxpr, size: int, quickly: bool) -> tuple[dict[str, str], int]:
+        options, runs = _options_for(jaxpr, size, quickly, self.computation.options)
         return options | (collective_options() if self._communicates else {}), runs
 
     def _compiled_by_default(self, inputs: Inputs) -> jax.stages.Compiled:
@@ -228,12 +230,12 @@ class Compiler:
 
 
 def _options_for(
-    jaxpr: Jaxpr, quickly: bool, fixed: Callable[[], dict[str, str]] | None
+    jaxpr: Jaxpr, size: int, quickly: bool, fixed: Callable[[], dict[str, str]] | None
 ) -> tuple[dict[str, str], int]:
     """The options to compile a trace with, and how often it may run if they are the quick ones, otherwise 0.
 
-    Sizes decide, unless they are `fixed`, so a trace is compiled in the same way in each process: training resumes bit
-    for bit.
+    `size`: the number of its operations. Sizes decide, unless the options are `fixed`, so a trace is compiled in the
+    same way in each process: training resumes bit for bit.
     """
     computed = elements(jaxpr)
     quick = quick_options() if quickly else {}
@@ -243,13 +245,8 @@ def _options_for(
         return fixed() | more, 0
     if quick and (runs := affordable_runs(computed)):
         return quick | more, runs
-    is_small = computed <= _SMALL_ELEMENTS and operations(jaxpr) <= _SMALL_OPERATIONS
+    is_small = computed <= _SMALL_ELEMENTS and size <= _SMALL_OPERATIONS
     return (small_options() if is_small else compiler_options()) | more, 0
-
-
-def _is_small(traced: jax.stages.Traced) -> bool:
-    """Whether few things would be left of a program in the context of MLIR in which it is built."""
-    return max(operations(traced.jaxpr.jaxpr), sum(map(np.size, traced.jaxpr.consts))) <= _SMALL_OPERATIONS
 
 
 def _compiled(lowered: jax.stages.Lowered, options: Mapping[str, str]) -> jax.stages.Compiled:
