@@ -15,6 +15,7 @@ from ..ops.functions import Function
 from ..parallel import workers
 from ..train._sources import SessionSource
 from ..train.trainer import Trainer
+from ._text import ConfigError
 from ._workers import broadcast
 from .history import History
 
@@ -81,14 +82,24 @@ class Checkpoints:
     def resume(self, trainer: Trainer, source: SessionSource) -> History:
         """Restore the last checkpoint, if there is one; returns the history up to it.
 
-        Errors: those of ``Trainer.restore_from_checkpoint``; ValueError if no run of an SGD block wrote it.
+        Errors: those of ``Trainer.restore_from_checkpoint``; ValueError if no run of an SGD block wrote it; ConfigError
+        if there is only the model of a training that has ended, which a new one would overwrite.
         """
         epoch = self.last_epoch()
+        if not epoch and self._last is None and Path(f"{self._path}{checkpoint.SUFFIX}").is_file():
+            raise ConfigError(f"{self._path} has been trained by cntk, or by another program: change modelPath, or "
+                              "remove it to begin anew")
         return self.restore(epoch, trainer, source) if epoch else History()
 
     def restore(self, epoch: int, trainer: Trainer, source: SessionSource) -> History:
         """Return to the checkpoint of an epoch; returns the history up to it. Errors: those of `resume`."""
-        state = trainer.restore_from_checkpoint(self.file(epoch))
+        try:
+            state = trainer.restore_from_checkpoint(self.file(epoch))
+        except ValueError as error:
+            error.add_note(f"{self.file(epoch)} is the checkpoint that training goes on from. If another network wrote "
+                           "it, or cntk itself did before its configuration became a program, change modelPath, or "
+                           "remove the files of this one to begin anew")
+            raise
         if _HISTORY not in state:
             raise ValueError(f"checkpoint {self.file(epoch)!r} was not written by an SGD block: change modelPath")
         source.restore_from_checkpoint(state[_SOURCE])

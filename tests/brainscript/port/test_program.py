@@ -77,6 +77,18 @@ def test_the_program_trains_to_the_numbers_of_the_configuration(folder, capfd, b
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
+def test_models_of_cntk_itself_are_an_error_that_says_what_to_do(folder):
+    (folder / "a.cntk").write_text(CONFIGURATION.replace("{builder}", BRAINSCRIPT))
+    assert main(["configFile=a.cntk", "train=[SGD=[keepCheckPointFiles=true]]"]) == 0
+    (folder / "a.py").write_text(program_of(["configFile=a.cntk"]))
+    with pytest.raises(ValueError, match="holds another function") as caught:
+        runpy.run_path("a.py", run_name="__main__")
+    assert "model.dnn.1 is the checkpoint that training goes on from" in caught.value.__notes__[-1]
+    (folder / "model.dnn.1.ckp").unlink()
+    with pytest.raises(ConfigError, match=r"model\.dnn has been trained by cntk.*: change modelPath"):
+        runpy.run_path("a.py", run_name="__main__")
+
+
 def test_the_program_tests_on_the_data_of_the_validation_reader(folder):
     reader = CONFIGURATION[CONFIGURATION.index("    reader = ["):].rstrip()[:-1]
     text = CONFIGURATION.replace("    reader = [", reader.replace("reader", "cvReader", 1) + "    reader = [")
