@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import io
 import os
 import zipfile
@@ -124,6 +125,7 @@ class ImageFiles(ChunkedDeserializer):
 
     def __init__(self, description: Mapping[str, Any]) -> None:
         self.path, self.embedded = description["file"], description["type"] == "Base64ImageDeserializer"
+        self._has_names = not description.get("useNumericSequenceKeys", True)
         pillow()
         self._max_pixels = int(description.get("maxPixels", MAX_PIXELS))  # CNTK's descriptions have no limit
         inputs = description["input"]
@@ -177,7 +179,7 @@ class ImageFiles(ChunkedDeserializer):
                             line, f"has {len(parts)} columns; write 2 or 3, separated by tabs: {', '.join(columns)}"
                         )
                     image, label = parts[-2:][::-1] if self.embedded else parts[-2:]
-                    key = self._integer(line, parts[0], columns[0]) if len(parts) == 3 else line
+                    key = self._key(line, parts[0]) if len(parts) == 3 else line
                     if image.startswith(_LIST_FOLDER):
                         image = os.path.join(os.path.dirname(self.path), image[len(_LIST_FOLDER) :])
                     yield _Row(line, key, image, self._label(line, label)), len(text)
@@ -194,6 +196,12 @@ class ImageFiles(ChunkedDeserializer):
                     "StreamDef",
                 )
         return label
+
+    def _key(self, line: int, text: str) -> int:
+        """The number of a sequence; a name has the same one in all lists."""
+        if self._has_names:
+            return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())
+        return self._integer(line, text, "sequence id")
 
     def _integer(self, line: int, text: str, column: str) -> int:
         number = parse_decimal(text.strip(), MAX_ID)

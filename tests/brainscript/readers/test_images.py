@@ -1,5 +1,8 @@
 """Reader blocks of images."""
 
+import base64
+import io
+
 import numpy as np
 import pytest
 
@@ -56,3 +59,28 @@ def test_image_reader_flips_and_changes_colors(tmp_path):
     assert (images("cropType = RandomSide ; hflip = false") == original).all()
     assert not (images("cropType = Random ; sideRatio = 0.9:0.5") == original).all()  # ranges may descend
     assert len({image.mean() for image in images("brightnessRadius = 0.3")}) > 10
+
+
+def test_images_within_a_list_may_have_names(tmp_path):
+    """As in CNTK's test Base64Write, whose rows begin with good1, bad1 and so on."""
+    Image = pytest.importorskip("PIL.Image")
+    rows = []
+    for i, name in enumerate(("good1", "bad", "good2")):
+        Image.fromarray(np.full((4, 4, 3), 40 * i, np.uint8)).save(file := io.BytesIO(), "png")
+        rows.append(f"{name}\t{i % 2}\t{base64.b64encode(file.getvalue()).decode()}\n")
+    (tmp_path / "list.txt").write_text("".join(rows))
+    (tmp_path / "a.cntk").write_text("""
+        reader = { randomize = false ; useNumericSequenceKeys = false ; deserializers = ({
+            type = "Base64ImageDeserializer" ; module = "ImageReader" ; file = "$Map$"
+            input = {
+                features = { transforms = (
+                    { type = "Scale" ; width = 4 ; height = 4 ; channels = 3 } : { type = "Transpose" }) }
+                labels = { labelDim = 2 }
+            } }) }
+    """)
+    arguments = [f"configFile={tmp_path}/a.cntk", f"Map={tmp_path}/list.txt"]
+    data = minibatch(load(arguments), 3)
+    assert data["features"].asarray().reshape(3, -1).mean(1).tolist() == [0, 40, 80]
+    assert np.squeeze(data["labels"].asarray()).tolist() == [[1, 0], [0, 1], [1, 0]]
+    with pytest.raises(RuntimeError, match="cannot parse the sequence id 'good1'"):
+        minibatch(load([*arguments, "reader=[useNumericSequenceKeys=true]"]), 3)

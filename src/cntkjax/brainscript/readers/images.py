@@ -24,13 +24,12 @@ def image_reader(block: Block) -> Sequence[Any]:
 
 
 def image_deserializer(block: Block) -> Sequence[Any]:
-    """The deserializer of an ImageDeserializer block."""
-    return [ImageDeserializer(block.existing_file("file"), _streams(block))]
-
-
-def base64_deserializer(block: Block) -> Sequence[Any]:
-    """The deserializer of a Base64ImageDeserializer block."""
-    return [Base64ImageDeserializer(block.existing_file("file"), _streams(block))]
+    """The deserializer of an ImageDeserializer or Base64ImageDeserializer block, whose images may have names."""
+    describe = Base64ImageDeserializer if block.text("type").lower().startswith("base64") else ImageDeserializer
+    description = describe(block.existing_file("file"), _streams(block))
+    if not block.flag("useNumericSequenceKeys", True):
+        description["useNumericSequenceKeys"] = False
+    return [description]
 
 
 def _streams(block: Block) -> StreamDefs:
@@ -106,4 +105,4 @@ _TRANSFORMS: dict[str, Callable[[Block], list[Any]]] = {
     "Color": _color, "Transpose": lambda block: [], "Cast": lambda block: [],
 }
 
-__all__ = ["base64_deserializer", "image_deserializer", "image_reader"]
+__all__ = ["image_deserializer", "image_reader"]

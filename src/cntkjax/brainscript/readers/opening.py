@@ -13,7 +13,7 @@ from ...variables import Variable
 from ..configuration import Block
 from ..log import Log
 from .files import FileSource, UtteranceSource
-from .images import base64_deserializer, image_deserializer, image_reader
+from .images import image_deserializer, image_reader
 from .sentences import Corpus, SentenceSource
 from .speech import feature_deserializers, label_deserializers, lattice_deserializers, speech_deserializers
 from .text import binary_deserializer, text_deserializer
@@ -24,9 +24,9 @@ Source = FileSource | SentenceSource
 
 DESERIALIZERS: Mapping[str, Deserializer] = {
     "CNTKTextFormatDeserializer": text_deserializer, "CNTKBinaryFormatDeserializer": binary_deserializer,
-    "ImageDeserializer": image_deserializer,
-    "Base64ImageDeserializer": base64_deserializer, "HTKFeatureDeserializer": feature_deserializers,
-    "HTKMLFDeserializer": label_deserializers, "LatticeDeserializer": lattice_deserializers,
+    "ImageDeserializer": image_deserializer, "Base64ImageDeserializer": image_deserializer,
+    "HTKFeatureDeserializer": feature_deserializers, "HTKMLFDeserializer": label_deserializers,
+    "LatticeDeserializer": lattice_deserializers,
 }
 READERS: Mapping[str, Deserializer] = {
     "CNTKTextFormatReader": text_deserializer, "CNTKBinaryReader": binary_deserializer, "ImageReader": image_reader,
