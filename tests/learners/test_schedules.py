@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cntkjax import Parameter
 from cntkjax import learners as L
 from cntkjax.io import FULL_DATA_SWEEP
 
@@ -111,6 +112,12 @@ def test_invalid_counts_are_errors(count, error):
 def test_an_epoch_size_without_epochs_warns():
     with pytest.warns(RuntimeWarning, match="epoch_size is ignored"):
         schedule(0.1, epoch_size=5)
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_epoch_size_of_a_learner_may_be_meant_for_its_rates_alone():
+    learner = L.adam([Parameter(2)], [0.1, 0.01], momentum=0.9, epoch_size=10)
+    assert learner.learning_rate() == 0.1
 
 
 @pytest.mark.filterwarnings("ignore:learning_rate_schedule is deprecated")

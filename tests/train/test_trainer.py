@@ -146,6 +146,8 @@ def test_missing_averages_are_errors():
 
 @pytest.mark.parametrize("fed, message", [
     (lambda x, y: {x: np.ones((2, 3))}, "argument 'y' have not been provided"),
+    (lambda x, y: {C.io.StreamInformation("x", 0, "dense", np.float32, (3,)): np.ones((2, 3))},
+     "not for a StreamInformation"),
     (lambda x, y: {x: np.ones((2, 4)), y: np.ones((2, 1))},
      r"data of shape \[2 x 4\] do not match the variable Input\('x'"),
     (lambda x, y: {x: np.ones((2, 3)), y: np.ones((3, 1))}, "different numbers of sequences or samples"),

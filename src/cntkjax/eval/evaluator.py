@@ -15,6 +15,7 @@ from ..engine.run.minibatch import Feeds
 from ..engine.train.step import Step
 from ..graph.arguments import public
 from ..graph.errors import ArgumentError, explain
+from ..graph.function import Node
 from ..graph.proxy import delegates_to, unwrap
 from ..graph.variable import Edge
 from ..io import MinibatchData
@@ -153,12 +154,22 @@ def dict_text(variables: Sequence[Edge]) -> str:
     return "{" + ", ".join(f"{v.name or v.uid}: array" for v in variables) + "}"
 
 
+def _argument(key: Any) -> Edge:
+    """The variable that data are given for."""
+    if isinstance(key, Edge | Node):
+        return as_variable(key)
+    raise ArgumentError(explain(
+        f"data are given for arguments, not for a {type(key).__name__}: {key!r}",
+        fix="map each stream's data to its argument: {x: minibatch[stream], ...}",
+    ))
+
+
 def feeds(step: Step, data: Mapping[Any, Any]) -> Feeds:
     """The data of the step's arguments, checked and packed; `data` may be keyed by variables, functions or names."""
     arguments = step.plan.arguments
     if not all(v in data for v in arguments):
         by_name = {v.name: v for v in arguments if v.name}
-        data = {by_name.get(k, k) if isinstance(k, str) else as_variable(k): d for k, d in data.items()}
+        data = {by_name.get(k, k) if isinstance(k, str) else _argument(k): d for k, d in data.items()}
         missing = [v for v in arguments if v not in data]
         if missing:
             raise ValueError(explain(

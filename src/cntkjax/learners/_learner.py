@@ -82,8 +82,12 @@ class LearnerOptions:
         )
 
     def schedule(self, values: Schedulable) -> TrainingParameterSchedule:
-        """A momentum's schedule, for the learner's reference minibatch size."""
-        return _infer_learning_parameter_schedule(values, self.minibatch_size, self.epoch_size)
+        """A momentum's schedule, for the learner's reference minibatch size.
+
+        A single number has no epochs: `epoch_size` may well be meant for the rates alone.
+        """
+        epoch_size = self.epoch_size if isinstance(values, list) else None
+        return _infer_learning_parameter_schedule(values, self.minibatch_size, epoch_size)
 
     def chain(self, rule: Sequence[Link]) -> optax.GradientTransformationExtraArgs:
         """The rule, preceded and followed by the links for these options, in CNTK's order."""
