@@ -51,6 +51,20 @@ def doubling():
     return Executables(double, is_double=False), threads
 
 
+def test_of_many_executables_those_that_ran_last_are_kept():
+    executables, threads = doubling()
+    for size in [*range(1, 65), 1, 65, 66]:
+        outputs = []
+        executables.run(size, (np.ones(size, np.float32),), outputs)
+        np.testing.assert_array_equal(outputs[0], np.full(size, 2))
+    assert len(executables) == 64
+    assert executables.ready(1)
+    assert not executables.ready(2)
+    assert not executables.ready(3)
+    executables.run(2, (np.ones(2, np.float32),), outputs)
+    np.testing.assert_array_equal(outputs[-1], [2, 2])
+
+
 def wait_for(executables, signature):
     for _ in range(6000):
         if executables.ready(signature):

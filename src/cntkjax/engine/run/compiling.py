@@ -82,7 +82,7 @@ class Executable:
     `run` is a function in C, so no bytecode runs between the computation and what keeps its outputs, except when it is
     called for the first time: then `has_run` is false. `seconds`: how long it took to compile, in this process or, if
     it is `stored`, in an earlier one. `needs`: what it takes of the device's memory, for the error where that is not
-    enough. `allowance`: how often it may run.
+    enough. `allowance`: how often it may run. `last_use`: larger for what was used later.
     """
 
     run: Callable[..., PyTree]
@@ -91,6 +91,7 @@ class Executable:
     needs: Callable[[], Needs | None] = lambda: None
     has_run: bool = False
     allowance: Allowance = field(default_factory=Allowance)
+    last_use: int = 0
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
+from itertools import count
 from typing import Any
 
 import jax
@@ -21,6 +22,9 @@ from ..xla.versions import double_precision
 from .compiling import Compiler, Computation, Executable, Inputs
 from .handover import Captures, captured, copied, deferred_interrupts
 
+_KEPT = 64  # executables of a function, of 3 MB each for a small network, where images of a free size have hundreds
+_uses = count()
+
 _COMPILING = BestEffort("compile in the background", "it is compiled when it is needed")
 _REPLACING = BestEffort("begin to compile a program thoroughly", "that is done when it is needed")
 
@@ -32,7 +36,7 @@ class Executables:
     `quick_start`: what is needed now is compiled quickly, and again with all optimizations when the runs of the first
     version have taken as much longer as that takes. This is decided by the size of the computation, never by a clock,
     so a script computes the same numbers each time, with and without stored executables. `communicates`: with other
-    devices, while it computes. Threads may share an object.
+    devices, while it computes. Threads may share an object. Of many, those that ran last are kept.
     """
 
     def __init__(
@@ -128,7 +132,10 @@ class Executables:
     def ready(self, signature: Hashable) -> Executable | None:
         """The executable of a signature; None if there is none yet."""
         executable = self._executables.get((signature, self.compiler.options()))
-        return None if executable is None or executable.allowance.left <= 0 else executable
+        if executable is None or executable.allowance.left <= 0:
+            return None
+        executable.last_use = next(_uses)
+        return executable
 
     def get(self, signature: Hashable, inputs: Inputs) -> Executable:
         """The executable of a signature, which is compiled now if need be.
@@ -144,9 +151,11 @@ class Executables:
                 executable = pending.result()
             if executable is not None:
                 self._add(key, executable)
-        if self.ready(signature) is None:
-            self._add(key, self.compiler.prepare(inputs, quickly=self._quick_start and key not in self._executables))
-        return self._executables[key]
+        executable = self.ready(signature)
+        if executable is None:
+            executable = self.compiler.prepare(inputs, quickly=self._quick_start and key not in self._executables)
+            self._add(key, executable)
+        return executable
 
     def compile_in_background(self, signature: Hashable, inputs: Inputs) -> Future[Executable | None] | None:
         """Begin to compile for a signature in another thread, thoroughly; None if that has been done or is under way.
@@ -186,8 +195,11 @@ class Executables:
         with self._lock:
             before = self._executables.get(key)
             if before is None or before.allowance.left <= 0:
+                executable.last_use = next(_uses)
                 self._executables[key] = executable
                 self._pending.pop(key, None)
+            if len(self._executables) > _KEPT:
+                self._executables.pop(min(self._executables, key=lambda key: self._executables[key].last_use))
 
 
 class DonatingFunction:
