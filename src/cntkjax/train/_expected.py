@@ -12,6 +12,7 @@ from ..engine.xla.environment import cores
 from ..engine.xla.platform import platform
 from ..eval.evaluator import feeds
 from ..graph.settings import Settings
+from ._progress import Progress
 
 _TEST_EXPECTED_AT = 20  # the minibatch from which on the program of a test is compiled beside the training
 _EXPECTING_TEST = BestEffort("compile the program of a test beside the training", "the first test compiles it")
@@ -24,6 +25,10 @@ class _Trainer(Protocol):
     """What is needed of a trainer."""
 
     metric: Any
+
+    @property
+    def progress(self) -> Progress:
+        """How far training has come."""
 
     @property
     def test_step(self) -> Step:
@@ -54,7 +59,7 @@ def _expect_others(minibatch: Mapping[Any, Any]) -> None:
     for trainer in list(_untrained):
         step = trainer._step(())
         if all(v in minibatch and v.sequence_axis is None for v in step.plan.arguments):
-            step.expect(feeds(step, minibatch))
+            step.expect(feeds(step, minibatch), trainer.progress.minibatches + 1)
 
 
 def after_step(trainer: _Trainer, number: int, step: Step, minibatch: Mapping[Any, Any]) -> None:

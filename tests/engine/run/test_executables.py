@@ -52,7 +52,7 @@ def doubling():
 
 
 def test_of_many_executables_those_that_ran_last_are_kept():
-    executables, threads = doubling()
+    executables, _ = doubling()
     for size in [*range(1, 65), 1, 65, 66]:
         outputs = []
         executables.run(size, (np.ones(size, np.float32),), outputs)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cntkjax.engine.run.quick_starts import QUICK_ELEMENTS, Allowance, affordable_runs
+from cntkjax.engine.run.quick_starts import QUICK_ELEMENTS, Allowance, affordable_runs, affordable_steps
 
 
 @pytest.mark.parametrize(("elements", "runs"), [
@@ -17,6 +17,19 @@ def test_the_other_program_is_compiled_when_half_of_the_runs_are_left():
     assert not allowance.is_unlimited
     assert [allowance.spend() for _ in range(5)] == [False, False, True, False, False]
     assert allowance.left == 0
+
+
+def test_steps_pay_longer_the_more_operations_compute_their_elements():
+    assert [affordable_steps(1_000_000, n) for n in (2, 4, 100)] == [1, 2, 50]
+    assert [affordable_steps(n * 10_000_000, 80) for n in (1, 4, 5)] == [4, 1, 0]
+
+
+def test_steps_count_in_whatever_programs_they_run():
+    allowance, begins = Allowance.of(6), []
+    for step in (1, 3, 5, 6):  # others took steps 2 and 4
+        allowance.reach(step)
+        begins.append(allowance.spend())
+    assert (begins, allowance.left) == ([False, True, False, False], 0)
 
 
 def test_what_was_compiled_thoroughly_stays():

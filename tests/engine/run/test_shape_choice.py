@@ -197,7 +197,7 @@ from cntkjax.engine.run.program_cache import programs
 from cntkjax.engine.run.executables import Executables
 inputs = []
 original = Executables.get
-Executables.get = lambda self, signature, given: (inputs.append(given), original(self, signature, given))[1]
+Executables.get = lambda self, signature, given, step: (inputs.append(given), original(self, signature, given, step))[1]
 f.eval({x: np.ones((40, 3), np.float32)})
 program.executables.compile_in_background("other", inputs[0])
 print("end")

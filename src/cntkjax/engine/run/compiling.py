@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import count
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import jax
 import numpy as np
@@ -39,7 +39,7 @@ from ..xla.private_names import available, c_function, called_functions, forget_
 from ..xla.versions import double_precision, option, options
 from ..xla.work import elements, largest_sum, operations, stores_in_loops
 from .compilations import Compilation, Subject, announced, record
-from .quick_starts import Allowance, affordable_runs
+from .quick_starts import Allowance, affordable_runs, affordable_steps
 from .stored_executables import (
     Stored,
     key_of_computation,
@@ -75,6 +75,14 @@ _OPTIONS = attrgetter(*{
 }.intersection(options()))
 
 
+class Lowered(NamedTuple):
+    """What was compiled quickly, and will be thoroughly, by these options. `description`: that of the computation."""
+
+    program: jax.stages.Lowered
+    options: Mapping[str, str]
+    description: str | None
+
+
 @dataclass
 class Executable:
     """A compiled computation.
@@ -82,7 +90,8 @@ class Executable:
     `run` is a function in C, so no bytecode runs between the computation and what keeps its outputs, except when it is
     called for the first time: then `has_run` is false. `seconds`: how long it took to compile, in this process or, if
     it is `stored`, in an earlier one. `needs`: what it takes of the device's memory, for the error where that is not
-    enough. `allowance`: how often it may run. `last_use`: larger for what was used later.
+    enough. `allowance`: how often it may run. `lowered`: what its successor in a training is compiled from.
+    `last_use`: larger for what was used later.
     """
 
     run: Callable[..., PyTree]
@@ -91,6 +100,7 @@ class Executable:
     needs: Callable[[], Needs | None] = lambda: None
     has_run: bool = False
     allowance: Allowance = field(default_factory=Allowance)
+    lowered: Lowered | None = None
     last_use: int = 0
 
 
@@ -137,21 +147,23 @@ class Compiler:
         except NoDescription:
             return None
 
-    def prepare(self, inputs: Inputs, quickly: bool = False, in_background: bool = False) -> Executable:
-        """A new executable: compiled, or loaded if an earlier process has compiled it."""
+    def prepare(
+        self, inputs: Inputs, quickly: bool = False, in_background: bool = False, step: int | None = None,
+        before: Executable | None = None,
+    ) -> Executable:
+        """A new executable: compiled, or loaded if an earlier process has compiled it.
+
+        `quickly`: if its size allows it, and the number of the training's `step`, if it is for one. `before`: that
+        whose place it will take.
+        """
         if option("jax_disable_jit"):
             return Executable(self.jitted, 0.0, stored=False)
         check_not_forked()
         warn_of_unused_gpus()
         begin, text = time.perf_counter(), self._text(inputs)
         with double_precision(self._is_double), ExitStack() if in_background else self.announced(inputs):
-            description = _DESCRIBING.attempt(self._description, quickly)
-            key = description and _DESCRIBING.attempt(key_of_computation, description, inputs)
-            stored = load_computation(key, inputs)
-            executable, is_stored = (stored, True) if stored else self._trace_and_compile(inputs, quickly)
-            if not stored:
-                is_same = description == _DESCRIBING.attempt(self._description, quickly)  # nobody has edited the graph
-                save_computation(key if is_same else None, executable)
+            lowered = None if before is None else before.lowered
+            executable, is_stored, lowered = self._executable(inputs, quickly, step, lowered)
             function = _CALLING.attempt(c_function, executable.compiled) if available().calls else None
         _TIDYING.attempt(count_program)
         seconds, line = time.perf_counter() - begin, "" if in_background else user_line()
@@ -159,10 +171,30 @@ class Compiler:
         record(Compilation(text, seconds, is_stored, in_background, size, line, executable.seconds))
         prepared = Executable(
             function or self.jitted, executable.seconds, is_stored, partial(needs, executable.compiled),
-            allowance=Allowance.of(executable.runs),
+            allowance=Allowance.of(executable.runs), lowered=lowered if executable.runs and step is not None else None,
         )
         self.computation.compiled(inputs, prepared)
         return prepared
+
+    def _executable(
+        self, inputs: Inputs, quickly: bool, step: int | None, lowered: Lowered | None
+    ) -> tuple[Stored, bool, Lowered | None]:
+        """An executable, whether it was stored, and what it was compiled from; `lowered`: what it may be."""
+        description = _DESCRIBING.attempt(self._description, quickly)
+        key = description and _DESCRIBING.attempt(key_of_computation, description, inputs)
+        stored = load_computation(key, inputs)
+        if stored and step is not None and 0 < stored.runs < step:
+            return self._executable(inputs, False, step, lowered)
+        if stored:
+            return stored, True, None
+        begin = time.perf_counter()
+        if lowered is not None and lowered.description == description:
+            executable, is_stored = self._compile(lowered.program, inputs, lowered.options, 0, begin)
+        else:
+            executable, is_stored, lowered = self._trace_and_compile(inputs, quickly, step, begin)
+        if description == _DESCRIBING.attempt(self._description, quickly):  # nobody has edited the graph
+            save_computation(key, executable)
+        return executable, is_stored, lowered
 
     def _text(self, inputs: Inputs) -> str:
         return _REPORTING.attempt(self.computation.text, inputs, otherwise="a program")
@@ -182,27 +214,30 @@ class Compiler:
         """
         return jax.jit(partial(function), **self._jit_options)
 
-    def _trace_and_compile(self, inputs: Inputs, quickly: bool) -> tuple[Stored, bool]:
-        """The executable of the program that the function is traced to, and whether it was stored."""
-        begin = time.perf_counter()
+    def _trace_and_compile(
+        self, inputs: Inputs, quickly: bool, step: int | None, begin: float
+    ) -> tuple[Stored, bool, Lowered]:
+        """The executable of the program that the function is traced to, whether it was stored, and the program."""
+        description = _DESCRIBING.attempt(self._description, False)
         if next(_traces) % _KEPT_TRACES == 0:
             _TIDYING.attempt(forget_traces)
         traced = self._newly_jitted(self._function).trace(*inputs)
         traced = _BOUNDING.attempt(self._bounded, traced, inputs, otherwise=traced)
         jaxpr, consts = traced.jaxpr.jaxpr, traced.jaxpr.consts
         size = operations(jaxpr)
-        options, runs = _CHOOSING.attempt(self._chosen_options, jaxpr, size, quickly, otherwise=({}, 0))
+        options, runs = _CHOOSING.attempt(self._chosen_options, jaxpr, size, quickly, step, otherwise=({}, 0))
+        later, _ = _CHOOSING.attempt(self._chosen_options, jaxpr, size, False, otherwise=({}, 0))
         with ExitStack() as scope:
             if max(size, sum(map(np.size, consts))) <= _SMALL_OPERATIONS:  # few things are left of it in the context
                 _SHARING.attempt(scope.enter_context, shared_context())
-            return self._lower_and_compile(traced, inputs, options, runs, begin)
+            lowered = traced.lower()
+            if lowering().onednn:
+                _REWRITING.attempt(rewrite, lowered)
+            return *self._compile(lowered, inputs, options, runs, begin), Lowered(lowered, later, description)
 
-    def _lower_and_compile(
-        self, traced: jax.stages.Traced, inputs: Inputs, options: Mapping[str, str], runs: int, begin: float
+    def _compile(
+        self, lowered: jax.stages.Lowered, inputs: Inputs, options: Mapping[str, str], runs: int, begin: float
     ) -> tuple[Stored, bool]:
-        lowered = traced.lower()
-        if lowering().onednn:
-            _REWRITING.attempt(rewrite, lowered)
         program = key_of_program(lowered, inputs, options)
         executable = program and load_program(program, inputs, lowered.out_tree, called_functions(lowered))
         if executable:
@@ -219,8 +254,10 @@ class Compiler:
         function = bounded(traced)
         return traced if function is None else self._newly_jitted(function).trace(*inputs)
 
-    def _chosen_options(self, jaxpr: Jaxpr, size: int, quickly: bool) -> tuple[dict[str, str], int]:
-        options, runs = _options_for(jaxpr, size, quickly, self.computation.options)
+    def _chosen_options(
+        self, jaxpr: Jaxpr, size: int, quickly: bool, step: int | None = None
+    ) -> tuple[dict[str, str], int]:
+        options, runs = _options_for(jaxpr, size, quickly, self.computation.options, step)
         return options | (collective_options() if self._communicates else {}), runs
 
     def _compiled_by_default(self, inputs: Inputs) -> jax.stages.Compiled:
@@ -231,7 +268,7 @@ class Compiler:
 
 
 def _options_for(
-    jaxpr: Jaxpr, size: int, quickly: bool, fixed: Callable[[], dict[str, str]] | None
+    jaxpr: Jaxpr, size: int, quickly: bool, fixed: Callable[[], dict[str, str]] | None, step: int | None = None
 ) -> tuple[dict[str, str], int]:
     """The options to compile a trace with, and how often it may run if they are the quick ones, otherwise 0.
 
@@ -244,7 +281,8 @@ def _options_for(
     more |= loop_barrier_options() if stores_in_loops(jaxpr) else {}
     if fixed is not None:
         return fixed() | more, 0
-    if quick and (runs := affordable_runs(computed)):
+    runs = affordable_runs(computed) if step is None else affordable_steps(computed, size)
+    if quick and runs >= (step or 1):
         return quick | more, runs
     is_small = computed <= _SMALL_ELEMENTS and size <= _SMALL_OPERATIONS
     return (small_options() if is_small else compiler_options()) | more, 0

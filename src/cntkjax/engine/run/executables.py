@@ -34,8 +34,7 @@ class Executables:
 
     `jit_options`: of `jax.jit`; the first input may be donated. `is_double`: whether jax has to keep float64.
     `quick_start`: what is needed now is compiled quickly, and again with all optimizations when the runs of the first
-    version have taken as much longer as that takes. This is decided by the size of the computation, never by a clock,
-    so a script computes the same numbers each time, with and without stored executables. `communicates`: with other
+    version have taken as much longer as that takes (see `quick_starts.py`). `communicates`: with other
     devices, while it computes. Threads may share an object. Of many, those that ran last are kept.
     """
 
@@ -57,18 +56,18 @@ class Executables:
 
     # ---- running
     def run(
-        self, signature: Hashable, inputs: Inputs, outputs: Captures, copy: Callable[[PyTree], PyTree] = copied
+        self, signature: Hashable, inputs: Inputs, outputs: Captures, copy: Callable[[PyTree], PyTree] = copied,
+        step: int | None = None,
     ) -> None:
         """Append what the function returns, in one call into C once the executable has run before.
 
-        `copy`: makes what is donated to the first run.
+        `copy`: makes what is donated to the first run. `step`: the number of a training's step that starts quickly.
         """
-        executable = self.ready(signature)
+        executable = self.ready(signature, step)
         if executable is None or not executable.has_run:
-            self._run_first(signature, inputs, outputs, copy)
+            self._run_first(signature, inputs, outputs, copy, step)
             return
-        if executable.allowance.spend():
-            _REPLACING.attempt(self.compile_in_background, signature, inputs)
+        self._spend(executable, signature, inputs)
         try:
             # Were there bytecode between the program and the list, an exception could come there, and what is donated
             # would be lost.
@@ -80,26 +79,32 @@ class Executables:
             self._explain(error, executable, inputs)
             raise
 
-    def call(self, signature: Hashable, inputs: Inputs, **static: Hashable) -> PyTree:
+    def call(self, signature: Hashable, inputs: Inputs, step: int | None = None, **static: Hashable) -> PyTree:
         """What the function returns, if it donates nothing. What interrupts this thread may end its run.
 
-        `static`: arguments of the function that only say, to jax, which of its traces is meant.
+        `step`: see `run`. `static`: arguments of the function that only say, to jax, which of its traces is meant.
         """
-        executable = self.ready(signature)
+        executable = self.ready(signature, step)
         if executable is None:
             with deferred_interrupts():
-                executable = self.get(signature, inputs)
+                executable = self.get(signature, inputs, step)
         executable.allowance.spend()
         if executable.run is not self.compiler.jitted:
             with suppress(TypeError, ValueError):  # as above
                 return executable.run(*inputs)
         return self.compiler.jitted(*inputs, **static)
 
+    def _spend(self, executable: Executable, signature: Hashable, inputs: Inputs) -> None:
+        """Count a run, and begin to compile a better version if it is time."""
+        if executable.allowance.spend():
+            _REPLACING.attempt(self.compile_in_background, signature, inputs)
+
     def _run_first(
-        self, signature: Hashable, inputs: Inputs, outputs: Captures, copy: Callable[[PyTree], PyTree]
+        self, signature: Hashable, inputs: Inputs, outputs: Captures, copy: Callable[[PyTree], PyTree],
+        step: int | None,
     ) -> None:
         with deferred_interrupts():
-            executable = self.get(signature, inputs)
+            executable = self.get(signature, inputs, step)
             # In its first run jax calls it from Python, so copies are donated. What is interrupted then leaves state as
             # it was, and so does a lack of memory, which shows when the program has run.
             try:
@@ -113,7 +118,7 @@ class Executables:
                     self._explain(error, executable, inputs)
                 self._run_without_copy(executable, inputs, outputs)
             executable.has_run = True
-            executable.allowance.spend()
+            self._spend(executable, signature, inputs)
 
     def _run_without_copy(self, executable: Executable, inputs: Inputs, outputs: Captures) -> None:
         try:
@@ -129,18 +134,27 @@ class Executables:
             raise out_of_memory(text, executable.needs(), default_device()) from error
 
     # ---- compiling
-    def ready(self, signature: Hashable) -> Executable | None:
+    def ready(self, signature: Hashable, step: int | None = None) -> Executable | None:
         """The executable of a signature; None if there is none yet."""
         executable = self._executables.get((signature, self.compiler.options()))
-        if executable is None or executable.allowance.left <= 0:
+        if executable is None:
+            return None
+        if step is not None:
+            executable.allowance.reach(step)
+        if executable.allowance.left <= 0:
             return None
         executable.last_use = next(_uses)
         return executable
 
-    def get(self, signature: Hashable, inputs: Inputs) -> Executable:
+    def is_final(self, signature: Hashable, step: int) -> bool:
+        """Whether the executable of a training's step is there and stays."""
+        executable = self.ready(signature, step)
+        return executable is not None and executable.allowance.is_unlimited
+
+    def get(self, signature: Hashable, inputs: Inputs, step: int | None = None) -> Executable:
         """The executable of a signature, which is compiled now if need be.
 
-        `inputs`: arrays, or their shapes (`jax.ShapeDtypeStruct`).
+        `inputs`: arrays, or their shapes (`jax.ShapeDtypeStruct`). `step`: see `run`.
         """
         key = signature, self.compiler.options()
         with self._lock:
@@ -151,18 +165,23 @@ class Executables:
                 executable = pending.result()
             if executable is not None:
                 self._add(key, executable)
-        executable = self.ready(signature)
+        executable = self.ready(signature, step)
         if executable is None:
-            executable = self.compiler.prepare(inputs, quickly=self._quick_start and key not in self._executables)
+            before = self._executables.get(key)
+            quickly = (self._quick_start or step is not None) and before is None
+            executable = self.compiler.prepare(inputs, quickly, step=step, before=before)
             self._add(key, executable)
         return executable
 
-    def compile_in_background(self, signature: Hashable, inputs: Inputs) -> Future[Executable | None] | None:
-        """Begin to compile for a signature in another thread, thoroughly; None if that has been done or is under way.
+    def compile_in_background(
+        self, signature: Hashable, inputs: Inputs, step: int | None = None
+    ) -> Future[Executable | None] | None:
+        """Begin to compile for a signature in another thread; None if that has been done or is under way.
+
+        `step`: that of a training, which may start quickly; otherwise it is compiled thoroughly.
 
         The future is cancelled if `get` needs the executable before its turn comes; its result is None if compiling
-        failed. An executable that was compiled
-        quickly is replaced when it has no runs left.
+        failed. An executable that was compiled quickly is replaced when it has no runs left.
         """
         options = self.compiler.options()
         key = signature, options
@@ -177,7 +196,7 @@ class Executables:
                 with matmul_precision():
                     if self.compiler.options() != options:
                         raise RuntimeError("options of jax that are set in one thread only")
-                    return self.compiler.prepare(shapes, in_background=True)
+                    return self.compiler.prepare(shapes, step is not None, True, step, existing)
 
             self._pending[key] = future = compilations.submit(_COMPILING.attempt, prepare)
         future.add_done_callback(lambda done: self._take(key, done))

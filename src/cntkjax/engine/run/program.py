@@ -234,29 +234,32 @@ class Program:
 
     def __call__(
         self, minibatch: PackedMinibatch, leaves: Sequence[Array | None], random: RandomInputs | None,
-        donated: PyTree = (), extra: PyTree = (), capture: Captures | None = None,
+        donated: PyTree = (), extra: PyTree = (), capture: Captures | None = None, step: int | None = None,
     ) -> PyTree:
         """Run the program, compiling it first if the shapes are new. Returns what `body` returns.
 
         `capture`: append a function that returns that instead. Required if anything is donated; see `handover.py`.
+        `step`: the number of a training's step that starts quickly.
         """
         outputs: Captures = [] if capture is None else capture
         shares = minibatch, *minibatch.others
         inputs, *others = (self.inputs(share, leaves, random, donated, extra) for share in shares)
         if minibatch.alternative is not None:
             _BUYING.attempt(self.compile_in_background, minibatch.alternative, leaves, random, donated, extra)
-        run = _PRICING.attempt(self.prices.next_run, minibatch.signature, otherwise=-1)
+        run = -1
+        if step is None or self.executables.is_final(minibatch.signature, step):
+            run = _PRICING.attempt(self.prices.next_run, minibatch.signature, otherwise=-1)
         is_priced = run > 0  # first runs are timed while they compile
         if is_priced:
             jax.block_until_ready(inputs)  # what they wait for is not part of the run
         begin = time.perf_counter()
         with double_precision(self.plan.is_double), matmul_precision():
             if self.plan.calls_python:
-                result = self._run_with_callbacks(inputs, minibatch, random)
+                result = self._run_with_callbacks(inputs, minibatch, random, step)
                 outputs.append(lambda: result)
             else:
                 if self._devices is None:
-                    self.executables.run(minibatch.signature, inputs, outputs)
+                    self.executables.run(minibatch.signature, inputs, outputs, step=step)
                 else:
                     spread = self._devices.spread(inputs, *others)
                     self.executables.run(minibatch.signature, spread, outputs, self._devices.copied)
@@ -282,15 +285,15 @@ class Program:
 
     def expect(
         self, minibatch: PackedMinibatch, leaves: Sequence[Array | None], random: RandomInputs | None,
-        donated: PyTree = (), extra: PyTree = (),
+        donated: PyTree = (), extra: PyTree = (), step: int | None = None,
     ) -> Future[Executable | None] | None:
         """Begin to compile for what may be the inputs of a call; of arrays, only shapes and types matter.
 
-        Not for plans that call Python.
+        `step`: see `__call__`. Not for plans that call Python.
         """
         inputs = self.inputs(minibatch, leaves, random, donated, extra)
         with matmul_precision():
-            return self.executables.compile_in_background(minibatch.signature, inputs)
+            return self.executables.compile_in_background(minibatch.signature, inputs, step)
 
     def inputs(
         self, minibatch: PackedMinibatch, leaves: Sequence[Array | None], random: RandomInputs | None,
@@ -303,11 +306,11 @@ class Program:
             return donated, leaves, joined(fed) if places_later else _JOINING.attempt(sent, fed, otherwise=fed)
 
     def _run_with_callbacks(
-        self, inputs: Inputs, minibatch: PackedMinibatch, random: RandomInputs | None
+        self, inputs: Inputs, minibatch: PackedMinibatch, random: RandomInputs | None, step: int | None
     ) -> PyTree:
         def run(executables: Executables) -> PyTree:
             sizes = self.plan.free_dimension_sizes
-            return executables.call((minibatch.signature, sizes), inputs, sizes=sizes)()
+            return executables.call((minibatch.signature, sizes), inputs, step, sizes=sizes)()
 
         results = minibatch.callback_results
         try:

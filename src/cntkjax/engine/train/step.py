@@ -157,8 +157,9 @@ class Step:
     ) -> Outcome:
         """Take a step: replace parameters and the learners' states, without waiting for the device.
 
-        `number`: that of the minibatch, for messages of checked mode. `exchange`: how several workers or devices learn
-        from the sums of their gradients; None for one that trains by itself. `conclusion_for`: see `ConclusionFor`.
+        `number`: that of the minibatch, from 1: first ones run programs that compile quickly. `exchange`: how several
+        workers or devices learn from the sums of their gradients; None for one that trains by itself.
+        `conclusion_for`: see `ConclusionFor`.
         """
         exchange = exchange or self._local
         try:
@@ -166,8 +167,9 @@ class Step:
             minibatch, samples, agreement = self._agreed(feeds, exchange)
             if agreement is not None and agreement.joins:
                 way = exchange.in_one_program(agreement)
-                return self._run_in_one_program(way, minibatch, samples, conclusion_for(agreement))
-            part = self._computed_part(minibatch, samples)
+                first = number if exchange is self._local else None
+                return self._run_in_one_program(way, minibatch, samples, conclusion_for(agreement), first)
+            part = self._computed_part(minibatch, samples, number)
         except BatchSizeError as error:
             return self._run_in_stages(feeds, error, exchange, conclusion_for)
         return self.exchange_and_update(exchange, part, conclusion_for, agreement)
@@ -181,10 +183,10 @@ class Step:
         with suppress(BatchSizeError):  # it will run in stages
             self._expect(begun, self.program.pack, self.program.compile_in_background)
 
-    def expect(self, feeds: Feeds) -> None:
+    def expect(self, feeds: Feeds, number: int) -> None:
         """Begin to compile for a first minibatch of such samples, which may come or not: it chooses no shapes."""
         if not self.plan.calls_python:
-            self._expect(feeds, MinibatchPacker(self.plan).pack, self.program.expect)
+            self._expect(feeds, MinibatchPacker(self.plan).pack, partial(self.program.expect, step=number))
 
     def _expect(
         self, feeds: Feeds, pack: Callable[..., PackedMinibatch], begin: Callable[..., object]
@@ -251,7 +253,7 @@ class Step:
 
     # ---- the ways of a step
     def _run_in_one_program(
-        self, way: InOneProgram, minibatch: PackedMinibatch, samples: int, conclusion: Conclusion
+        self, way: InOneProgram, minibatch: PackedMinibatch, samples: int, conclusion: Conclusion, number: int | None
     ) -> Outcome:
         pending = self.state.pending.value
         total, minibatches = pending.samples + samples, pending.minibatches + 1
@@ -267,9 +269,9 @@ class Step:
             after = Accumulated(computed.gradients, *remaining, computed.state.loss_scale)
             return conclusion(outcome, {**changes, self.state.pending: after}), outcome
 
-        return self._run_program(way, minibatch, hypers, conclude)
+        return self._run_program(way, minibatch, hypers, conclude, number)
 
-    def _computed_part(self, minibatch: PackedMinibatch, samples: int) -> WorkersPart:
+    def _computed_part(self, minibatch: PackedMinibatch, samples: int, number: int | None) -> WorkersPart:
         """Gradients for another program to update with."""
 
         def conclude(computed: StepOutputs, changes: Changes) -> tuple[Changes, WorkersPart]:
@@ -279,15 +281,15 @@ class Step:
             return moved, WorkersPart(computed.gradients, computed.sums, samples, outputs, later)
 
         way = self._local.in_one_program(Agreement(samples))
-        return self._run_program(way, minibatch, None, conclude)
+        return self._run_program(way, minibatch, None, conclude, number)
 
     def _run_program(
         self, way: InOneProgram, minibatch: PackedMinibatch, hypers: Sequence[Hyperparameters | None] | None,
-        conclude: Callable[[StepOutputs, Changes], tuple[Changes, T]],
+        conclude: Callable[[StepOutputs, Changes], tuple[Changes, T]], number: int | None = None,
     ) -> T:
         """Run the program of this way, and commit what `conclude` makes of its outputs and of what they change.
 
-        `hypers`: None if the learners do not learn in it.
+        `hypers`: None if the learners do not learn in it. `number`: that of a step that may start quickly.
         Errors: AxisError for computed sequences whose lengths differ, but have to be equal.
         """
         plan, program, pending = self.plan, way.program(self.program), self.state.pending.value.gradients
@@ -303,7 +305,7 @@ class Step:
             drawn = self._draw()  # after leaves: see `evaluation.run_program`
             inputs = random_inputs(plan, drawn)
             try:
-                program(minibatch, leaves, inputs, way.donated(state), (hypers, pending), outputs)
+                program(minibatch, leaves, inputs, way.donated(state), (hypers, pending), outputs, number)
             except BatchSizeError as error:
                 error.random_state = drawn  # the stages are given these numbers
                 raise
