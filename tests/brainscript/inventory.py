@@ -41,15 +41,17 @@ them are read. *runs* means that the networks are built, and that actions and re
 depends on the data, most of which the tree does not have. Files that a configuration needs and that are not there are
 named. `tests/brainscript/run_public.py` compares losses with Microsoft's logs where data are there,
 `tests/brainscript/run_speech.py` all but the values of criteria in logs of Speech, on features made there, and
-`tests/brainscript/run_networks.py` the nodes of networks. Fifteen tests of Speech have the minibatches, samples, rates
+`tests/brainscript/run_networks.py` the nodes of networks. Sixteen tests of Speech have the minibatches, samples, rates
 and momenta of their logs: QuickE2E, SVD, WriteCommand, ParallelNoQuantization, Parallel1BitQuantization, Dropout,
-ParallelCrossValidation, SaveBestModelPerCriterion, DiscriminativePreTraining, AN4's LSTM, and five of LSTM.
+ParallelCrossValidation, SaveBestModelPerCriterion, DiscriminativePreTraining, AN4's LSTM, LSTM_CTC, and five of LSTM.
 With other data made for them all commands of these ran: the TIMIT configurations that train, ImageHandsOn_Task6,
 06_OneConvRegrMultiNode, 07_Deconvolution, RegrSimple, ATIS, the two of HelloWorld, IRMetric, AlexNet in both forms,
 the two of BatchNormalization, 01_Convolution of CIFAR-10, 02_Convolution and 03_ConvBatchNorm of MNIST, 01_OneHidden,
 02_OneConv, 04_OneConvBN and 05_OneConvRegr of GettingStarted, ConvNet_MNIST, Text/SLU in NDL, PennTreebank's rnn.cntk,
 LM/RNNLM/CPU, whose names of files have backslashes, SLUHandsOn with solutions 2 and 4, MLP_MNIST, 03_OneConvDropout,
-ConvNet_CIFAR10_DataAug. The four trained models beside SLUHandsOn give the results that Microsoft's page prints (errors
+ConvNet_CIFAR10_DataAug, 02_BatchNormConv and 05_ConvLocal of CIFAR-10, 01_OneHidden of MNIST in NDL, ImageHandsOn,
+Image/FCN, whose log is reached, and Base64Write with another model. The four trained models beside SLUHandsOn give the
+results that Microsoft's page prints (errors
 of 2.922, 2.039, 1.839 and 1.830%). G2P gives the numbers of its log, on data made again from its word list. This page
 is written by `python -m tests.brainscript.inventory`.
 

@@ -70,6 +70,7 @@ CASES = (
          ("saveBestModelPerCriterion=true",), workers=2),
     Case("Examples/Speech/AN4/LSTM", "../../Examples/Speech/AN4/Config/LSTM-NDL_ndl_deprecated.cntk",
          ("speechTrain=[SGD=[maxEpochs=1;epochSize=64]]", "parallelTrain=false")),
+    Case("Speech/LSTM_CTC", "Speech/LSTM_CTC/lstm.bs", ("makeMode=false",)),
     Case("Speech/DNN/ParallelCrossValidation", "Speech/DNN/ParallelCrossValidation/cntkcv.cntk", workers=2),
 )
 

@@ -157,8 +157,10 @@ def local_path(name: str) -> str:
 
 
 def new_file(name: str) -> Path:
-    """The path of a file that is written; its folder is made."""
+    """The path of a file that is written; its folder is made. Errors: ConfigError if it is a folder itself."""
     path = Path(name)
+    if path.is_dir():
+        raise ConfigError(f"'{name}' is a folder, and no file that can be written: give the name of one in it")
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
 

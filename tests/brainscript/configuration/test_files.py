@@ -3,6 +3,7 @@
 import pytest
 
 from cntkjax.brainscript.configuration import load
+from cntkjax.brainscript.source import new_file
 from cntkjax.sgd import ConfigError
 from tests.brainscript.configuration.reading import read
 
@@ -34,3 +35,8 @@ def test_a_file_without_its_key_is_explained(tmp_path, monkeypatch):
     (tmp_path / "a.cntk").write_text("x = 1")
     with pytest.raises(ConfigError, match="a.cntk is no key = value; a file is given by configFile=a.cntk"):
         load(["a.cntk"])
+
+
+def test_a_folder_is_no_name_of_a_file_that_is_written(tmp_path):
+    with pytest.raises(ConfigError, match="is a folder, and no file that can be written"):
+        new_file(str(tmp_path))
