@@ -11,6 +11,7 @@ from cntkjax.engine.data.shapes import AxisTraits, Lengths, MinibatchShape, Mini
 
 BATCHES = MinibatchSpace()
 SEQUENCES = MinibatchSpace((AxisTraits(has_loop=True),))
+PAIRS = MinibatchSpace((AxisTraits(has_loop=True),) * 2)
 
 
 def need(*lengths):
@@ -88,6 +89,34 @@ def test_the_first_program_fits_most_minibatches_of_as_many_words(size, share):
         shape = SEQUENCES.with_room(first, [])
         fits.append(np.mean([SEQUENCES.cost(shape, n) < np.inf for n in others]))
     assert np.mean(fits) > share
+
+
+def test_a_new_shape_has_rows_for_sequences_of_which_no_two_share_one():
+    (grid,) = SEQUENCES.with_room(need(7, 7, 6, 5, 5, 4), []).grids
+    assert 7 < grid.time < 14
+    assert pack(np.array([7, 7, 7, 6, 6, 6]), 6, grid) is not None
+
+
+@pytest.mark.parametrize("samples", [50, 200])
+def test_pairs_of_sequences_of_about_the_same_length_run_in_few_programs(samples):
+    """As the questions and answers of CNTK's DSSM tutorial, of 5 to 10 and 4 to 7 words. Before: 3 to 5 programs."""
+    numbers = []
+    for seed in range(20):
+        random, policy = np.random.default_rng(seed), ShapePolicy(PAIRS, FixedPrices(seconds_per_work=0.0))
+        for _ in range(50):
+            questions, answers = (random.integers(*ends, samples // 8) for ends in ((5, 11), (4, 8)))
+            number = int(np.searchsorted(questions.cumsum(), samples, "right"))
+            packed = [n[:number] for n in (questions, answers)]
+            each = Need(number, tuple(Lengths(int(n.max()), int(n.sum())) for n in packed))
+            if not any(fits(shape, packed) for shape in policy.fitting(each)):
+                policy.add(PAIRS.with_room(each, policy.seen))
+            policy.record(each)
+        numbers.append(len(policy.ready))
+    assert np.mean(numbers) <= 1.5
+
+
+def fits(shape, lengths):
+    return all(pack(n, shape.batch, grid) is not None for n, grid in zip(lengths, shape.grids, strict=True))
 
 
 def test_there_is_no_more_room_than_pays():

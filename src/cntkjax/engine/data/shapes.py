@@ -15,13 +15,14 @@ from .packing import GridShape, bucket
 
 MASK_COST = 1.02  # of computing with masks, as a factor
 ELEMENTS = 16  # of a sparse sample cost as much as its other computations
-FILLING = 0.97  # of the cells of a grid, which first-fit can be expected to fill
+FILLING = 0.97  # of the cells of a grid, the most that first-fit can be expected to fill
 # A new shape leaves room for larger minibatches. Readers fill them up to a number of samples, so there are hardly more
 # of these, by a factor; and the number of sequences, which cost little if they share rows, varies by so many standard
 # deviations (by one where each has a row, once it has varied). Sequences are longer by a factor at least, and up to the
 # longest of so many times as many if that costs up to so much more: then running in this shape, until a tighter one
 # pays, costs less than twice as much as in that.
 MORE_SAMPLES, DEVIATIONS, LONGER, MORE_TO_COME, ROOM_COST = 1.06, 3, 1.25, 100, 1.5
+ALIKE = 1.5  # the longest of sequences, to their mean, at most, if all are of about the same length
 QUANTILES = 12  # of the sizes so far, up to which candidates fit
 
 
@@ -184,7 +185,7 @@ class MinibatchSpace:
         elif any(n.number < number for n in similar):
             number += int(sqrt(number))
         roomy = Need(number, tuple(lengths), largest.widths)
-        return self._masked(self._with_longer(roomy, longer, largest))
+        return _with_rows(self._masked(self._with_longer(roomy, longer, largest)), largest)
 
     def _with_longer(self, need: Need, axes: Sequence[int], minibatch: Need) -> Need:
         """With room along axes for as long sequences as may come, while a minibatch does not cost too much more.
@@ -229,6 +230,26 @@ class MinibatchSpace:
                 yield self._masked(self._rounded(largest))
                 if largest.is_uniform:
                     yield self.tightest(largest)
+
+
+def _with_rows(shape: MinibatchShape, minibatch: Need) -> MinibatchShape:
+    """A shape with as many rows as sequences like those of a minibatch need."""
+    grids = []
+    for grid, lengths in zip(shape.grids, minibatch.lengths, strict=True):
+        filled = _filling(minibatch.number, lengths, grid.time) * grid.time
+        rows = ceil(lengths.total * MORE_SAMPLES / filled)
+        grids.append(grid if grid.simple or grid.rows == 1 else grid._replace(rows=max(grid.rows, rows)))
+    return shape._replace(grids=tuple(grids))
+
+
+def _filling(number: int, lengths: Lengths, time: int) -> float:
+    """The part of a grid that first-fit fills in nine of ten minibatches like one.
+
+    Sequences of about the same length, more than half a row, have one each. The more there are, the better others fit.
+    """
+    mean = lengths.total / number
+    is_alone = lengths.longest <= ALIKE * mean and 2 * lengths.longest > time
+    return mean / time if is_alone else 1 - 0.5 / sqrt(number)
 
 
 def _longest_to_come(need: Need, axis: int) -> int:
