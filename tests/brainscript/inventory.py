@@ -41,9 +41,10 @@ them are read. *runs* means that the networks are built, and that actions and re
 depends on the data, most of which the tree does not have. Files that a configuration needs and that are not there are
 named. `tests/brainscript/run_public.py` compares losses with Microsoft's logs where data are there,
 `tests/brainscript/run_speech.py` all but the values of criteria in logs of Speech, on features made there, and
-`tests/brainscript/run_networks.py` the nodes of networks. Sixteen tests of Speech have the minibatches, samples, rates
-and momenta of their logs: QuickE2E, SVD, WriteCommand, ParallelNoQuantization, Parallel1BitQuantization, Dropout,
-ParallelCrossValidation, SaveBestModelPerCriterion, DiscriminativePreTraining, AN4's LSTM, LSTM_CTC, and five of LSTM.
+`tests/brainscript/run_networks.py` the nodes of networks. 22 tests of Speech have the minibatches, samples, rates and
+momenta of their logs: QuickE2E, SVD and WriteCommand with both readers, ParallelNoQuantization,
+Parallel1BitQuantization, Dropout, ParallelCrossValidation, SaveBestModelPerCriterion, DiscriminativePreTraining, AN4's
+LSTM, the two of LSTM_CTC, and seven of LSTM.
 With other data made for them all commands of these ran: the TIMIT configurations that train, ImageHandsOn_Task6,
 06_OneConvRegrMultiNode, 07_Deconvolution, RegrSimple, ATIS, the two of HelloWorld, IRMetric, AlexNet in both forms,
 the two of BatchNormalization, 01_Convolution of CIFAR-10, 02_Convolution and 03_ConvBatchNorm of MNIST, 01_OneHidden,

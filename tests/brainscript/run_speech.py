@@ -48,6 +48,7 @@ class Case:
 
 _WHOLE = ("truncated=false", "speechTrain=[reader=[nbruttsineachrecurrentiter=2]]",
           "speechTrain=[SGD=[epochSize=2560;maxEpochs=2;numMBsToShowResult=1]]")
+_NEW = "speechTrain=[reader=[readerType=HTKDeserializers]]"
 CASES = (
     Case("Speech/QuickE2E", "Speech/QuickE2E/cntk.cntk", ("makeMode=true",)),
     Case("Speech/LSTM/FullUtterance", "Speech/LSTM/cntk.cntk",
@@ -71,6 +72,14 @@ CASES = (
     Case("Examples/Speech/AN4/LSTM", "../../Examples/Speech/AN4/Config/LSTM-NDL_ndl_deprecated.cntk",
          ("speechTrain=[SGD=[maxEpochs=1;epochSize=64]]", "parallelTrain=false")),
     Case("Speech/LSTM_CTC", "Speech/LSTM_CTC/lstm.bs", ("makeMode=false",)),
+    Case("Speech/LSTM_CTC_MLF", "Speech/LSTM_CTC_MLF/lstm.bs", ("makeMode=false",)),
+    Case("Speech/LSTM/FullUtteranceCuDNN5", "Speech/LSTM/cntk.cntk", (*_WHOLE, "modelSelector=2")),
+    Case("Speech/HTKDeserializers/QuickE2E", "Speech/QuickE2E/cntk.cntk", (_NEW,)),
+    Case("Speech/HTKDeserializers/SVD", "Speech/SVD/cntk.cntk", ("reader=[readerType=HTKDeserializers]",)),
+    Case("Speech/HTKDeserializers/LSTM/Truncated", "Speech/LSTM/cntk.cntk",
+         (_NEW, "speechTrain=[SGD=[momentumAsTimeConstant=0:6074.9]]", "modelSelector=0")),
+    Case("Speech/HTKDeserializers/DNN/WriteCommand", "Speech/DNN/WriteCommand/cntk.cntk",
+         (_NEW, "write=[reader=[readerType=HTKDeserializers;readMethod=none]]")),
     Case("Speech/DNN/ParallelCrossValidation", "Speech/DNN/ParallelCrossValidation/cntkcv.cntk", workers=2),
 )
 
