@@ -77,6 +77,19 @@ def test_the_program_trains_to_the_numbers_of_the_configuration(folder, capfd, b
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
+def test_the_program_works_in_the_current_directory_of_the_configuration(folder, capfd, monkeypatch):
+    layer = "EmbeddingLayer {3, embeddingPath='E.txt', transpose=true}"
+    builder = BRAINSCRIPT.replace("DenseLayer {3, activation=Tanh}", layer)
+    (folder / "E.txt").write_text("1 2 3\n4 5 6\n")
+    (folder / "a.cntk").write_text(CONFIGURATION.replace("{builder}", builder))
+    (folder / "elsewhere").mkdir()
+    monkeypatch.chdir(folder / "elsewhere")
+    program = program_of([f"configFile={folder}/a.cntk", f"currentDirectory={folder}"])
+    (folder / "elsewhere" / "a.py").write_text(program)
+    runpy.run_path("a.py", run_name="__main__")
+    assert "Finished Epoch[2" in capfd.readouterr().out and (folder / "model.dnn").is_file()
+
+
 def test_models_of_cntk_itself_are_an_error_that_says_what_to_do(folder):
     (folder / "a.cntk").write_text(CONFIGURATION.replace("{builder}", BRAINSCRIPT))
     assert main(["configFile=a.cntk", "train=[SGD=[keepCheckPointFiles=true]]"]) == 0

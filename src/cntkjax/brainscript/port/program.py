@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import chdir
 from pathlib import Path
 
 from ...sgd import ConfigError
@@ -25,11 +26,13 @@ def program_of(arguments: Sequence[str]) -> str:
     Errors: ConfigError for what cannot be used, or cannot be written as a program.
     """
     root = load(arguments)
+    folder = root.file("currentDirectory", "")
     listed = [name for name in root.array("command") if name in root]
     for name in [*listed, *(block.name for block in command_blocks(root))]:
         block = root.block(name)
         if block is not None and _trains(block):
-            return _program(Command(block, Log()), name)
+            with chdir(folder or "."):
+                return _program(Command(block, Log()), name, folder)
     raise ConfigError("the configuration has no command that trains a network")
 
 
@@ -37,19 +40,20 @@ def _trains(block: Block) -> bool:
     return "action" in block and block.array("action")[0].lower() == "train" and has_builder(block)
 
 
-def _program(command: Command, name: str) -> str:
+def _program(command: Command, name: str, folder: str) -> str:
     recorder = Recorder(PACKAGE)
     with recorded(recorder):
         network = built(command)
     precision = {"float": "float32", "double": "float64"}[command.precision]
     lines = [
         f'"""The command {name} of a configuration of CNTK\'s command line, as a Python program."""', "",
+        *(["import os", ""] if folder else []),
         "import cntk as C", "import numpy as np", "from cntkjax.sgd import SGD", "", "",
         "def create_network():", '    """The nodes of the network, by name."""',
         f"    with C.default_options(dtype=np.{precision}):", *(f"        {line}" for line in recorder.lines),
         "    return {", *(f"        {each!r}: {recorder.text(network.nodes[each])}," for each in _roles(network)),
         "    }",
-        "", "", *_reader(command), "", "", *_training(command, network), "",
+        "", "", *_reader(command), "", "", *_training(command, network, folder), "",
     ]
     return "\n".join(lines)
 
@@ -86,8 +90,8 @@ def _streams(reader: Block) -> Iterator[str]:
         yield f"        {entry.name}=C.io.StreamDef(field={field!r}, shape={size}, is_sparse={sparse}),"
 
 
-def _training(command: Command, network: Network) -> Iterator[str]:
-    """The training with the SGD block."""
+def _training(command: Command, network: Network, folder: str) -> Iterator[str]:
+    """The training with the SGD block, in a folder if that is not ""."""
     criteria = [*network.roles["criterion"][:1], *network.roles["evaluation"]]
     if not network.roles["criterion"]:
         raise ConfigError("No criterion node was specified: the network has none; name one in criterionNodes")
@@ -99,22 +103,15 @@ def _training(command: Command, network: Network) -> Iterator[str]:
         raise ConfigError("cvReader has other inputs than reader, which cannot be written as a program")
     tests = f", cv_source=create_reader({validation.text('file')!r}, max_sweeps=1)" if validation is not None else ""
     used = ", ".join(f"nodes[{name!r}]" for name in dict.fromkeys(criteria))
-    yield "SETTINGS = \"\"\""
-    yield "SGD = ["
-    yield from (f"    {line}" for line in _settings(command))
-    yield "]"
-    yield "\"\"\""
-    yield ""
+    yield from ('SETTINGS = """', "SGD = [", *(f"    {line}" for line in _settings(command)), "]", '"""', "")
     yield 'if __name__ == "__main__":'
+    if folder:
+        yield f"    os.chdir({folder!r})"
     yield "    nodes = create_network()"
-    yield f"    model = C.combine({[f'nodes[{name!r}]' for name in _roles_of_outputs(network)]})".replace("\"", "")
+    outputs = [name for name in _roles(network) if network.nodes[name].is_output]
+    yield f"    model = C.combine({[f'nodes[{name!r}]' for name in outputs]})".replace("\"", "")
     yield f"    data = create_reader({command.reader().text('file')!r})"
     yield f"    SGD.parse(SETTINGS).train([{used}], data, model=model{tests})"
-
-
-def _roles_of_outputs(network: Network) -> list[str]:
-    """The nodes that the saved model has: all with a role that compute something."""
-    return [name for name in _roles(network) if network.nodes[name].is_output]
 
 
 def _settings(command: Command) -> Iterator[str]:
