@@ -64,3 +64,10 @@ def test_training_that_resumes_ends_with_the_same_bits(tmp_path, cut):
     resumed.steps(cut + 1, 8)
     for before, after in zip(straight.parameters(), resumed.parameters(), strict=True):
         np.testing.assert_array_equal(before, after)
+
+
+def test_stored_executables_compute_the_same_bits():
+    compiled, loaded = (Training().steps(1, QUICK_STEPS + 2) for _ in range(2))
+    assert all(executable.stored for executable in loaded.executables())
+    for one, other in zip(compiled.parameters(), loaded.parameters(), strict=True):
+        np.testing.assert_array_equal(one, other)
