@@ -89,7 +89,7 @@ def test_a_training_goes_on_after_a_worker_was_killed(tmp_path):
 
     with (tmp_path / "log").open("w") as log:
         run = subprocess.Popen(command(2, "two", 100_000), stdout=log, stderr=log, cwd=tmp_path)
-        while not (tmp_path / "two/models/net.dnn.3.ckp").exists() and run.poll() is None:
+        while not (tmp_path / "two/models/net.dnn.3").exists() and run.poll() is None:  # the state is removed again
             time.sleep(0.05)
         children = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
         os.kill(int(children[-1]), signal.SIGKILL)
