@@ -60,3 +60,14 @@ def test_sparse_images_compute_what_dense_ones_do(operation, sequence):
     sparse, dense = (operation(C.one_hot(x, 3, sparse_output=kind, axis=0)).eval({x: data}) for kind in (True, False))
     for a, b in zip(sparse, dense, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_strides_as_large_as_the_channels_leave_one_position_along_them(groups):
+    """As in CNTK 2.7, where the channels are padded otherwise, and groups of them are not computed."""
+    x, images = C.input_variable((4, 5, 5)), normal(1, 4, 5, 5).astype(np.float32)
+    kernel = C.constant(normal(4, 4 // groups, 3, 3).astype(np.float32))
+    strided = C.convolution(kernel, x, strides=(4, 1, 1), groups=groups)
+    assert strided.shape == (4, 5, 5)
+    expected = C.convolution(kernel, x, auto_padding=[False, True, True], groups=groups)
+    np.testing.assert_allclose(strided.eval({x: images}), expected.eval({x: images}), rtol=1e-5)

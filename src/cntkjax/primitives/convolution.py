@@ -147,8 +147,8 @@ class Convolution(_Convolving):
                     inputs, f"{groups} groups do not divide {filters} filters on {x.shape[0]} channels",
                     "the kernel's shape has to be [filters, channels / groups, *window], filters divisible by groups",
                 )
-            # CNTK reports this shape, but computes grouped convolutions only without padding of the channels.
-            positions = x.shape[0] if attrs["autoPadding"][-1] else 1
+            # CNTK reports this shape, but computes grouped convolutions only at one position along the channels.
+            positions = windows[0].count if attrs["autoPadding"][-1] else 1
             return (filters * positions, *(w.count for w in windows[1:]))
         if filters == INFERRED or windows[0].count < 0:
             return (INFERRED, *(w.count for w in windows[1:]))
@@ -220,7 +220,7 @@ class Convolution(_Convolving):
             result = _transposed(data, w, tuple(self.windows(attrs, w.shape[1:], (w.shape[1], *out))[1:]))
         else:
             windows = self.windows(attrs, w.shape[1:], shape)
-            if attrs["groups"] > 1 and attrs["autoPadding"][-1]:
+            if attrs["groups"] > 1 and attrs["autoPadding"][-1] and windows[0].count > 1:
                 raise RuntimeError(f"{ctx.node!r}: groups of padded channels; give auto_padding=[False, True, ...]")
             covers_channels = attrs["groups"] > 1 or windows[0].is_whole
             result = (
