@@ -88,13 +88,52 @@ FORMS = [
 ]
 
 
-def otherwise(outputs, minibatch, seed):
-    """The values where the data are fed in other forms."""
+def dense(x):
+    return x.toarray() if hasattr(x, "toarray") else x
+
+
+def matrix(x, **options):
+    """A sparse matrix of the samples of an array, or of entries, indices and where rows begin."""
+    import scipy.sparse
+
+    return scipy.sparse.csr_matrix(x.reshape(len(x), -1) if isinstance(x, np.ndarray) else x, **options)
+
+
+# What is fed by mistake, or seldom: sparse variables in the first forms only.
+ODD = [
+    lambda a, value: each(lambda v: dense(v)[..., : max(1, v.shape[-1] - 1)], value),
+    lambda a, value: each(lambda v: np.concatenate([dense(v), dense(v)], -1), value),
+    lambda a, value: each(lambda v: dense(v)[..., None], value),
+    lambda a, value: each(lambda v: dense(v).astype(object), value),
+    lambda a, value: (value, [True]) if isinstance(value, list) else value,
+    lambda a, value: each(lambda v: dense(v).astype(str), value),
+    lambda a, value: None,
+    lambda a, value: each(lambda v: matrix(dense(v)), value),
+    lambda a, value: each(lambda v: matrix(dense(v)).astype(np.float64), value),
+    lambda a, value: each(lambda v: matrix(np.concatenate([dense(v), dense(v)], -1)), value),
+    lambda a, value: each(lambda v: matrix(([1, 2], [1, 0], [0, 2]), shape=(1, v.shape[-1]), dtype=T), value),
+    lambda a, value: each(lambda v: matrix(([0, 2], [0, 1], [0, 2]), shape=(1, v.shape[-1]), dtype=T), value),
+    lambda a, value: each(lambda v: v > 0, value),
+    lambda a, value: each(lambda v: (v * 16).astype(np.int64), value),
+    lambda a, value: each(lambda v: v.astype(np.float16), value),
+    lambda a, value: each(lambda v: v[::-1], value),
+    lambda a, value: [value],
+    lambda a, value: C.asvalue(a, value),
+    lambda a, value: value[0] if np.ndim(value[0]) else value,
+    lambda a, value: np.stack([value[0], value[0]]).astype(np.float32 if T == np.float64 else np.float64),
+    lambda a, value: each(lambda v: (v * 2**28).astype(np.int64), value),
+    lambda a, value: [[1, 2], [3]],
+]
+
+
+def otherwise(outputs, minibatch, seed, forms=None):
+    """The values where the data are fed in other forms; in one of `ODD`, where that is given, one variable only."""
     f = C.combine(outputs)
     fed = feed(f, minibatch)
-    for i, a in enumerate(sorted(fed, key=lambda a: a.name)):
-        if a.dynamic_axes:
-            fed[a] = FORMS[(seed + 7 * i) % (3 if a.is_sparse else len(FORMS))](a, fed[a])
+    variables = sorted((a for a in fed if a.dynamic_axes or forms), key=lambda a: a.name)
+    for i, a in enumerate(variables if forms is None else variables[:1]):
+        some = (FORMS[:3] if a.is_sparse else FORMS) if forms is None else (forms[:12] if a.is_sparse else forms)
+        fed[a] = some[(seed + 7 * i) % len(some)](a, fed[a])
     values = f.eval(fed)
     return [values[o] for o in f.outputs] if isinstance(values, dict) else [values]
 

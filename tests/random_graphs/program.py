@@ -181,6 +181,9 @@ class Program:
     def _fed_otherwise(self) -> list[str]:
         return [f'show("fed otherwise", otherwise({self._list}, m0, {self.seed // 2}))']
 
+    def _fed_oddly(self) -> list[str]:
+        return [f'show("fed oddly", otherwise({self._list}, m0, {self.seed // 2}, ODD))']
+
     def _gradients(self) -> list[str]:
         wrt = ", ".join(self.differentiated)
         return [f'show("gradients", gradients(loss, [{wrt}], m0))'] if wrt else []
@@ -207,6 +210,7 @@ OBSERVATIONS = {
     "values": Program._values,
     "other values": Program._other_values,
     "fed otherwise": Program._fed_otherwise,
+    "fed oddly": Program._fed_oddly,
     "gradients": Program._gradients,
     "given gradients": Program._given_gradients,
     "loaded": Program._loaded,

@@ -66,7 +66,7 @@ def reading(
     options = _options(draw, total, mode)
     source = f"lambda: C.io.MinibatchSource([{', '.join(deserializers)}]{options})"
     sizes = [draw.choice([1, 2, 3, 5, 8, 13, 40]) for _ in range(draw.randint(2, 8))]
-    has_chunks = "True" in options and ("chunkSize" in source or "Image" in source)  # each image is one
+    has_chunks = "True" in options and any(w in source for w in ("chunkSize", "CBF", "Image"))  # each image is one
     more = draw.choice(["", "", f", resumed_after={draw.randint(1, len(sizes))}", ", parts=(2,)", ", parts=(1, 3)"])
     if has_chunks and "resumed" in more:
         more = ""  # CNTK begins the sweep anew: docs/compatibility.md

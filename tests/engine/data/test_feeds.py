@@ -105,6 +105,9 @@ def test_arguments_may_be_named_or_left_out_when_there_is_one():
     (batch, ones((2, 4)), r"\[2 x 4\] do not match the variable Input\('x', \[#\], \[3\]\)"),
     (batch, [ones((2, 3)), ones((2, 3))], "do not match"),
     (batch, ones((0, 3)), "empty minibatch"),
+    (lambda: C.input_variable((C.InferredDimension,)), [], "empty minibatch"),
+    (lambda: C.input_variable((C.FreeDimension, 2)), ones((2, 0, 2)), "empty minibatch"),
+    (lambda: C.sequence.input_variable((C.InferredDimension,)), [ones((2, 0))], "empty minibatch"),
     (batch, [["a", "b", "c"]], "not numbers"),
     (batch, csr_matrix(ones((2, 4))), "a column for each element"),
     (sequence, ones((2, 2, 1)), "takes sequences"),
@@ -125,6 +128,7 @@ def test_data_that_do_not_fit_are_an_error_that_says_why(variable, data, message
     (sequence, ones((2, 2, 1)), "feed a list of arrays of shape [steps x 3], one for each sequence"),
     (sequence, [], "feed a list with an array [steps, *shape] for each sequence"),
     (sequence, ([ones((2, 3))], [True, False]), "feed (data, flags) with one flag for each sequence"),
+    (lambda: C.input_variable(3, is_sparse=True), (csr_matrix(ones((2, 3))), [True]), "feed (data, flags)"),
     (sequence, (C.Value(ones((1, 2, 3), np.float32)), [True]), "feed the value alone"),
 ])
 def test_errors_of_feeds_say_how_to_fix_them(variable, data, fix):

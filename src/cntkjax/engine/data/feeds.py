@@ -105,7 +105,7 @@ def _with_flags(variable: Edge, data: Sequence[object], flags: Sequence[bool]) -
             f"{variable!r} is fed with a value, which knows where its sequences begin, and with start flags",
             fix="feed the value alone, or make it with the flags: Value.create(variable, data, flags)",
         ))
-    ragged = to_ragged(variable, list(data) if len(data) == len(flags) else data)
+    ragged = to_ragged(variable, list(data) if not _is_sparse(data) and len(data) == len(flags) else data)
     if not isinstance(ragged, Ragged) or ragged.num_sequences != len(flags):
         number = ragged.num_sequences if isinstance(ragged, Ragged) else 0
         raise ValueError(explain(
@@ -389,7 +389,8 @@ def _minibatch_samples(variable: Edge, data: np.ndarray | SparseRows) -> np.ndar
 
 
 def _nonempty(variable: Edge, ragged: Ragged) -> Ragged:
-    if ragged.num_samples == 0:
+    has_elements = isinstance(ragged.data, SparseRows) or ragged.data.size  # an inferred dimension takes any size
+    if ragged.num_samples == 0 or not has_elements:
         raise ValueError(explain(f"{variable!r} is fed with an empty minibatch", fix="feed at least one sample"))
     return ragged
 
