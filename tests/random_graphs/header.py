@@ -120,7 +120,7 @@ ODD = [
     lambda a, value: [value],
     lambda a, value: C.asvalue(a, value),
     lambda a, value: value[0] if np.ndim(value[0]) else value,
-    lambda a, value: np.stack([value[0], value[0]]).astype(np.float32 if T == np.float64 else np.float64),
+    lambda a, value: np.stack([value[0], value[0]]).astype(np.float32 if np.float64 == T else np.float64),
     lambda a, value: each(lambda v: (v * 2**28).astype(np.int64), value),
     lambda a, value: [[1, 2], [3]],
 ]
