@@ -99,7 +99,7 @@ def test_a_new_shape_has_rows_for_sequences_of_which_no_two_share_one():
 
 @pytest.mark.parametrize("samples", [50, 200])
 def test_pairs_of_sequences_of_about_the_same_length_run_in_few_programs(samples):
-    """As the questions and answers of CNTK's DSSM tutorial, of 5 to 10 and 4 to 7 words. Before: 3 to 5 programs."""
+    """As the questions and answers of CNTK's DSSM tutorial, of 5 to 10 and 4 to 7 words. Before: 2.3 and 3.6."""
     numbers = []
     for seed in range(20):
         random, policy = np.random.default_rng(seed), ShapePolicy(PAIRS, FixedPrices(seconds_per_work=0.0))
@@ -112,7 +112,7 @@ def test_pairs_of_sequences_of_about_the_same_length_run_in_few_programs(samples
                 policy.add(PAIRS.with_room(each, policy.seen))
             policy.record(each)
         numbers.append(len(policy.ready))
-    assert np.mean(numbers) <= 1.5
+    assert np.mean(numbers) <= 2
 
 
 def fits(shape, lengths):

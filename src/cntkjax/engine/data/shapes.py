@@ -185,7 +185,7 @@ class MinibatchSpace:
         elif any(n.number < number for n in similar):
             number += int(sqrt(number))
         roomy = Need(number, tuple(lengths), largest.widths)
-        return _with_rows(self._masked(self._with_longer(roomy, longer, largest)), largest)
+        return self._with_rows(self._masked(self._with_longer(roomy, longer, largest)), largest)
 
     def _with_longer(self, need: Need, axes: Sequence[int], minibatch: Need) -> Need:
         """With room along axes for as long sequences as may come, while a minibatch does not cost too much more.
@@ -203,6 +203,19 @@ class MinibatchSpace:
                 need = longer
                 waiting.append(axis)
         return need
+
+    def _with_rows(self, shape: MinibatchShape, minibatch: Need) -> MinibatchShape:
+        """With as many rows as sequences like those of a minibatch need, while it does not cost too much more."""
+        most = ROOM_COST * self._work_of(minibatch)
+        for i, (grid, lengths) in enumerate(zip(shape.grids, minibatch.lengths, strict=True)):
+            filled = _filling(minibatch.number, lengths, grid.time) * grid.time
+            needed = 1 if grid.simple or grid.rows == 1 else ceil(lengths.total * MORE_SAMPLES / filled)
+            for rows in range(grid.rows + 1, needed + 1):
+                larger = shape._replace(grids=(*shape.grids[:i], grid._replace(rows=rows), *shape.grids[i + 1 :]))
+                if self.work(larger) > most:
+                    break
+                shape = larger
+        return shape
 
     def _are_similar(self, a: Need, b: Need) -> bool:
         """Whether one shape may do for both: not if they need different numbers of steps along an exact axis."""
@@ -232,23 +245,14 @@ class MinibatchSpace:
                     yield self.tightest(largest)
 
 
-def _with_rows(shape: MinibatchShape, minibatch: Need) -> MinibatchShape:
-    """A shape with as many rows as sequences like those of a minibatch need."""
-    grids = []
-    for grid, lengths in zip(shape.grids, minibatch.lengths, strict=True):
-        filled = _filling(minibatch.number, lengths, grid.time) * grid.time
-        rows = ceil(lengths.total * MORE_SAMPLES / filled)
-        grids.append(grid if grid.simple or grid.rows == 1 else grid._replace(rows=max(grid.rows, rows)))
-    return shape._replace(grids=tuple(grids))
-
-
 def _filling(number: int, lengths: Lengths, time: int) -> float:
     """The part of a grid that first-fit fills in nine of ten minibatches like one.
 
-    Sequences of about the same length, more than half a row, have one each. The more there are, the better others fit.
+    Sequences of about the same length have a row each where those to come, which may be longer, do not share one. The
+    more there are, the better others fit.
     """
     mean = lengths.total / number
-    is_alone = lengths.longest <= ALIKE * mean and 2 * lengths.longest > time
+    is_alone = lengths.longest <= ALIKE * mean and 2 * LONGER * lengths.longest > time
     return mean / time if is_alone else 1 - 0.5 / sqrt(number)
 
 
