@@ -50,7 +50,7 @@ def compare(cntk: Shown, ours: Shown, dtype: str) -> list[Difference]:
     ]
     if accidents or "crash" in cntk:
         return accidents
-    both_refuse = is_refusal(cntk.get("values 0")) and is_refusal(ours.get("values 0", cntk["values 0"]))
+    both_refuse = any(is_refusal(v) and is_refusal(ours.get(w, v)) for w, v in cntk.items() if w != "fed oddly")
     return _refusals(cntk, ours) + [
         d for what in cntk if what in ours and not is_refusal(cntk[what]) and not is_refusal(ours[what])
         for d in _values(what, cntk[what], ours[what], dtype) if not (both_refuse and _is_unknown(what, ours[what]))

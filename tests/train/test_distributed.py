@@ -30,20 +30,6 @@ def test_a_data_parallel_learner_updates_as_its_learner():
     np.testing.assert_allclose(values, [0.003, 0.008686, 0.016764, 0.026957, 0.039008, 0.052674], atol=1e-6)  # CNTK 2.7
 
 
-@pytest.mark.parametrize("wrap", [
-    C.distributed.data_parallel_distributed_learner,
-    lambda learner: C.distributed.block_momentum_distributed_learner(learner, block_size=8),
-])
-def test_rates_of_distributed_learners_are_not_reported_as_in_cntk(wrap, capsys):
-    x, w = C.input_variable(2), C.parameter((2, 1))
-    learner = wrap(C.momentum_sgd([w], 0.1, C.momentum_schedule(0.9)))
-    trainer = C.Trainer(None, C.reduce_sum(C.times(x, w)), learner, C.logging.ProgressPrinter(freq=1))
-    trainer.train_minibatch({x: X})
-    assert "Minibatch[" in (shown := capsys.readouterr().out)
-    assert "Learning rate" not in shown
-    assert "Momentum" not in shown
-
-
 def test_learner_and_distributed_learner_share_state():
     w = C.parameter((2,), init=1)
     learner = C.sgd([w], 0.1)

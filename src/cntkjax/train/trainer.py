@@ -90,8 +90,7 @@ class TrainerCore(EvaluatorCore):
         self.learners = [unwrap(learner) for learner in self._parameter_learners]
         self._runs_python = any(learner.runs_python for learner in self.learners)
         for learner in self.learners:
-            if learner.strategy is None:  # as in CNTK, rates of distributed learners are not reported
-                learner.add_progress_writers(self.writers)
+            learner.add_progress_writers(self.writers)
         self._steps: dict[tuple[Variable, ...], tuple[Step, Any]] = {}  # with the structure of its plan
         self.options = _options(accumulate, precision, rematerialize, self._parameter_learners)
         self.pending = Cell(Accumulated(scale=LossScale.initial() if precision == "float16" else None))
