@@ -71,3 +71,12 @@ def test_stored_executables_compute_the_same_bits():
     assert all(executable.stored for executable in loaded.executables())
     for one, other in zip(compiled.parameters(), loaded.parameters(), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_what_was_compiled_for_a_late_step_does_not_run_in_a_first_one():
+    size = 7  # of minibatches in no other test
+    late = Training().steps(1, QUICK_STEPS).steps(QUICK_STEPS + 1, QUICK_STEPS + 1, size)
+    assert late.are_quick()[1:] == [False]
+    assert Training().steps(1, 1, size).are_quick() == [True]
+    later = Training().steps(1, QUICK_STEPS).steps(QUICK_STEPS + 1, QUICK_STEPS + 1, size)
+    assert later.executables()[1].stored

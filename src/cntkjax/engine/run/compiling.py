@@ -191,7 +191,10 @@ class Compiler:
         if lowered is not None and lowered.description == description:
             executable, is_stored = self._compile(lowered.program, inputs, lowered.options, 0, begin)
         else:
-            executable, is_stored, lowered = self._trace_and_compile(inputs, quickly, step, begin)
+            executable, is_stored, lowered, is_late = self._trace_and_compile(inputs, quickly, step, begin)
+            if is_late:
+                quickly, description = False, lowered.description
+                key = description and _DESCRIBING.attempt(key_of_computation, description, inputs)
         if description == _DESCRIBING.attempt(self._description, quickly):  # nobody has edited the graph
             save_computation(key, executable)
         return executable, is_stored, lowered
@@ -216,8 +219,11 @@ class Compiler:
 
     def _trace_and_compile(
         self, inputs: Inputs, quickly: bool, step: int | None, begin: float
-    ) -> tuple[Stored, bool, Lowered]:
-        """The executable of the program that the function is traced to, whether it was stored, and the program."""
+    ) -> tuple[Stored, bool, Lowered, bool]:
+        """The executable of the program that the function is traced to, whether it was stored, and the program.
+
+        At last, whether it would have been compiled quickly for an earlier step.
+        """
         description = _DESCRIBING.attempt(self._description, False)
         if next(_traces) % _KEPT_TRACES == 0:
             _TIDYING.attempt(forget_traces)
@@ -226,6 +232,7 @@ class Compiler:
         jaxpr, consts = traced.jaxpr.jaxpr, traced.jaxpr.consts
         size = operations(jaxpr)
         options, runs = _CHOOSING.attempt(self._chosen_options, jaxpr, size, quickly, step, otherwise=({}, 0))
+        is_late = 0 < runs < (step or 1)
         later, _ = _CHOOSING.attempt(self._chosen_options, jaxpr, size, False, otherwise=({}, 0))
         with ExitStack() as scope:
             if max(size, sum(map(np.size, consts))) <= _SMALL_OPERATIONS:  # few things are left of it in the context
@@ -233,7 +240,8 @@ class Compiler:
             lowered = traced.lower()
             if lowering().onednn:
                 _REWRITING.attempt(rewrite, lowered)
-            return *self._compile(lowered, inputs, options, runs, begin), Lowered(lowered, later, description)
+            compiled = self._compile(lowered, inputs, options, 0 if is_late else runs, begin)
+            return *compiled, Lowered(lowered, later, description), is_late
 
     def _compile(
         self, lowered: jax.stages.Lowered, inputs: Inputs, options: Mapping[str, str], runs: int, begin: float
@@ -270,10 +278,10 @@ class Compiler:
 def _options_for(
     jaxpr: Jaxpr, size: int, quickly: bool, fixed: Callable[[], dict[str, str]] | None, step: int | None = None
 ) -> tuple[dict[str, str], int]:
-    """The options to compile a trace with, and how often it may run if they are the quick ones, otherwise 0.
+    """The options to compile a trace with, and how often it may run, or until which step, if it is compiled quickly.
 
-    `size`: the number of its operations. Sizes decide, unless the options are `fixed`, so a trace is compiled in the
-    same way in each process: training resumes bit for bit.
+    That is 0 for a larger one. `size`: the number of its operations. Sizes decide, unless the options are `fixed`, so a
+    trace is compiled in the same way in each process: training resumes bit for bit.
     """
     computed = elements(jaxpr)
     quick = quick_options() if quickly else {}
@@ -281,11 +289,12 @@ def _options_for(
     more |= loop_barrier_options() if stores_in_loops(jaxpr) else {}
     if fixed is not None:
         return fixed() | more, 0
-    runs = affordable_runs(computed) if step is None else affordable_steps(computed, size)
-    if quick and runs >= (step or 1):
-        return quick | more, runs
     is_small = computed <= _SMALL_ELEMENTS and size <= _SMALL_OPERATIONS
-    return (small_options() if is_small else compiler_options()) | more, 0
+    thorough = small_options() if is_small else compiler_options()
+    if not quick:
+        return thorough | more, 0
+    runs = affordable_runs(computed) if step is None else affordable_steps(computed, size)
+    return (quick if runs >= (step or 1) else thorough) | more, runs
 
 
 def _compiled(lowered: jax.stages.Lowered, options: Mapping[str, str]) -> jax.stages.Compiled:
