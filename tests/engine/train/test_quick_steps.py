@@ -12,8 +12,9 @@ QUICK_STEPS = 4
 
 
 @pytest.fixture(autouse=True)
-def few_quick_steps(monkeypatch):
-    """Whatever its size, a program is compiled quickly for the steps up to the fourth."""
+def few_quick_steps(tmp_path, monkeypatch):
+    """Whatever its size, a program is compiled quickly for the steps up to the fourth; nothing is stored before."""
+    monkeypatch.setenv("CNTKJAX_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(compiling, "affordable_steps", lambda elements, operations: QUICK_STEPS)
 
 
@@ -74,7 +75,7 @@ def test_stored_executables_compute_the_same_bits():
 
 
 def test_what_was_compiled_for_a_late_step_does_not_run_in_a_first_one():
-    size = 7  # of minibatches in no other test
+    size = 50
     late = Training().steps(1, QUICK_STEPS).steps(QUICK_STEPS + 1, QUICK_STEPS + 1, size)
     assert late.are_quick()[1:] == [False]
     assert Training().steps(1, 1, size).are_quick() == [True]
