@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 HERE = Path(__file__).parent
@@ -66,3 +67,9 @@ def outputs(workers, seconds=200):
                 worker.send_signal(signal.SIGKILL)
                 worker.wait()
             worker.stdout.close()
+
+
+def saved(file):
+    """The arrays that a worker has saved; the file is closed, and not by whatever test collects garbage next."""
+    with np.load(file) as arrays:
+        return dict(arrays)

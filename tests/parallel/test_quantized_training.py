@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from .launching import outputs, start
+from .launching import outputs, saved, start
 
 BITS = [32, 16, 1]
 PARAMETERS = range(4)
@@ -17,7 +17,7 @@ def run(request, tmp_path_factory):
     workers = start("quantized.py", folder, size=request.param)
     printed = outputs(workers, 400)
     assert not any(worker.returncode for worker in workers), "\n".join(printed)
-    return [np.load(folder / f"{rank}.npz") for rank in range(request.param)]
+    return [saved(folder / f"{rank}.npz") for rank in range(request.param)]
 
 
 @pytest.mark.parametrize("bits", BITS)

@@ -6,7 +6,7 @@ import pytest
 import cntkjax as C
 
 from . import sharded
-from .launching import outputs, start
+from .launching import outputs, saved, start
 
 pytestmark = pytest.mark.timeout(600)  # the first test waits for the workers
 
@@ -36,14 +36,14 @@ def runs(folder):
             started = start("sharded.py", folder, devices, *names, size=workers, timeout="60")
             printed = outputs(started, 300)
             assert not any(worker.returncode for worker in started), "\n".join(printed)
-            results[workers] = [np.load(folder / f"{workers}_{rank}.npz") for rank in range(workers)]
+            results[workers] = [saved(folder / f"{workers}_{rank}.npz") for rank in range(workers)]
         return results[workers]
 
     return run
 
 
 def names(run):
-    return [name.removesuffix(" 1 0") for name in run.files if name.endswith(" 1 0")]
+    return [name.removesuffix(" 1 0") for name in run if name.endswith(" 1 0")]
 
 
 @pytest.mark.parametrize("workers", RUNS)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from . import trajectories
-from .launching import outputs, start
+from .launching import outputs, saved, start
 
 EXPECTED = np.load(Path(__file__).with_name("trajectories.npz"))
 EXCHANGING = [name for name in trajectories.LEARNERS if "blocks" not in name]
@@ -18,7 +18,7 @@ def run(request, tmp_path_factory):
     workers = start("trajectories.py", folder, size=size)
     printed = outputs(workers)
     assert not any(worker.returncode for worker in workers), "\n".join(printed)
-    return [np.load(folder / f"{size}_{rank}.npz") for rank in range(size)]
+    return [saved(folder / f"{size}_{rank}.npz") for rank in range(size)]
 
 
 @pytest.mark.parametrize("learner", trajectories.LEARNERS)

@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from .launching import saved
+
 HERE = Path(__file__).parent
 _spec = importlib.util.spec_from_file_location("workers", HERE / "workers.py")
 workers = importlib.util.module_from_spec(_spec)
@@ -29,7 +31,7 @@ def run(folder, size):
     }
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
-    return [np.load(folder / f"{size}_{rank}.npz") for rank in range(size)]
+    return [saved(folder / f"{size}_{rank}.npz") for rank in range(size)]
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +45,7 @@ def runs(tmp_path_factory):
 
 def test_all_workers_have_the_same_model(runs):
     _, (first, second) = runs
-    for name in first.files:
+    for name in first:
         if not name.endswith("losses"):
             np.testing.assert_array_equal(first[name], second[name], err_msg=name)
 
@@ -51,7 +53,7 @@ def test_all_workers_have_the_same_model(runs):
 @pytest.mark.parametrize("name", ["dense", "embedding"])
 def test_summed_gradients_equal_those_of_all_data(runs, name):
     alone, (first, second) = runs
-    for key in alone.files:
+    for key in alone:
         if key.startswith(f"{name}_summed"):
             np.testing.assert_allclose(first[key], alone[key], rtol=1e-5, atol=1e-6, err_msg=key)
     np.testing.assert_allclose(second[f"{name}_summed_losses"], alone[f"{name}_summed_losses"], rtol=1e-5)
