@@ -20,8 +20,8 @@ def test_the_other_program_is_compiled_when_half_of_the_runs_are_left():
 
 
 def test_steps_pay_longer_the_more_operations_compute_their_elements():
-    assert [affordable_steps(1_000_000, n) for n in (2, 4, 100)] == [1, 2, 50]
-    assert [affordable_steps(n * 10_000_000, 80) for n in (1, 4, 5)] == [4, 1, 0]
+    assert [affordable_steps(3_000_000, n) for n in (2, 4, 100)] == [1, 2, 50]
+    assert [affordable_steps(n * 30_000_000, 80) for n in (1, 4, 5)] == [4, 1, 0]
 
 
 def test_steps_count_in_whatever_programs_they_run():

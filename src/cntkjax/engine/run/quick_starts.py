@@ -15,9 +15,9 @@ QUICK_ELEMENTS = 200_000_000
 
 # The same for the first steps of a training, for each of its operations: compiling one thoroughly takes 3 ms of
 # processor time longer, and computing an element 2 ns less where it matters, as in the gradients of pooling and dropout
-# (a network for digits; two cores of an Intel Xeon). So a training that goes on loses at most a third of what a short
-# one saves.
-QUICK_ELEMENTS_OF_AN_OPERATION = 500_000
+# (a network for digits; two cores of an Intel Xeon), so a training that goes on loses at most about what a short one
+# saves; and next to nothing in recurrences, where it loses less.
+QUICK_ELEMENTS_OF_AN_OPERATION = 1_500_000
 
 
 
