@@ -224,7 +224,7 @@ class Compiler:
 
         At last, whether it would have been compiled quickly for an earlier step.
         """
-        description = _DESCRIBING.attempt(self._description, False)
+        description = None if step is None else _DESCRIBING.attempt(self._description, False)
         if next(_traces) % _KEPT_TRACES == 0:
             _TIDYING.attempt(forget_traces)
         traced = self._newly_jitted(self._function).trace(*inputs)
@@ -233,7 +233,9 @@ class Compiler:
         size = operations(jaxpr)
         options, runs = _CHOOSING.attempt(self._chosen_options, jaxpr, size, quickly, step, otherwise=({}, 0))
         is_late = 0 < runs < (step or 1)
-        later, _ = _CHOOSING.attempt(self._chosen_options, jaxpr, size, False, otherwise=({}, 0))
+        later: dict[str, str] = {}
+        if step is not None:
+            later, _ = _CHOOSING.attempt(self._chosen_options, jaxpr, size, False, otherwise=({}, 0))
         with ExitStack() as scope:
             if max(size, sum(map(np.size, consts))) <= _SMALL_OPERATIONS:  # few things are left of it in the context
                 _SHARING.attempt(scope.enter_context, shared_context())
