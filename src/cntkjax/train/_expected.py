@@ -51,15 +51,15 @@ def before_step(trainer: _Trainer, minibatch: Mapping[Any, Any]) -> None:
     if trainer in _untrained:
         _untrained.pop(trainer, None)
         if cores() > 1 and platform() == "cpu" and not Settings.deterministic:
-            _EXPECTING_TRAINERS.attempt(_expect_others, minibatch)
+            for other in list(_untrained):
+                _EXPECTING_TRAINERS.attempt(_expect, other, minibatch)
 
 
-def _expect_others(minibatch: Mapping[Any, Any]) -> None:
-    """Begin to compile the first steps that can be foretold: all of their data are samples in the minibatch."""
-    for trainer in list(_untrained):
-        step = trainer._step(())
-        if all(v in minibatch and v.sequence_axis is None for v in step.plan.arguments):
-            step.expect(feeds(step, minibatch), trainer.progress.minibatches + 1)
+def _expect(trainer: _Trainer, minibatch: Mapping[Any, Any]) -> None:
+    """Begin to compile a first step that can be foretold: all of its data are samples in the minibatch."""
+    step = trainer._step(())
+    if all(v in minibatch and v.sequence_axis is None for v in step.plan.arguments):
+        step.expect(feeds(step, minibatch), trainer.progress.minibatches + 1)
 
 
 def after_step(trainer: _Trainer, number: int, step: Step, minibatch: Mapping[Any, Any]) -> None:
