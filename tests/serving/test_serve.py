@@ -245,6 +245,21 @@ def test_a_body_that_does_not_come_is_answered_by_408(tmp_path):
         server.stop()
 
 
+def test_a_client_that_goes_away_is_no_failure_of_the_server(tmp_path):
+    server = Server(tmp_path)
+    host, port = server.address.split(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=20) as client:
+            client.sendall(b"POST /v2/models/scaled/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\n{")
+            client.shutdown(socket.SHUT_WR)
+            while client.recv(4096):
+                pass
+        assert 'cntkjax_requests_total{model="scaled",status="499"} 1.0' in server.request("GET", "/metrics")[1].decode()
+        assert "Traceback" not in server.log.read_text()
+    finally:
+        server.stop()
+
+
 HOSTILE = [
     b"GET / HTTP/9.9\r\n\r\n", b"\x00" * 4096, b"POST /v2/models/scaled/infer HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
     b"GET /v2/models/..%2f..%2fetc%2fpasswd HTTP/1.1\r\nHost: x\r\n\r\n", b"A" * 200_000,

@@ -14,7 +14,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, H
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -106,6 +106,8 @@ class Service:
         except TimeoutError:
             text = f"the body has not come within {self._body_timeout:g} seconds"
             raise HTTPException(408, text, {"Connection": "close"}) from None
+        except ClientDisconnect:  # nobody reads the answer; the metrics have it under the status that nginx logs
+            raise HTTPException(499, "the client has gone before its request was complete") from None
         length = request.headers.get(_HEADER_LENGTH)
         loaded = model.current
         try:
