@@ -38,6 +38,13 @@ def test_sums_in_the_step_of_a_recurrence_grow_linearly_though_they_are_cheap():
     assert growth(("plus",), "residual", 40, looped=True) <= MOST
 
 
+@pytest.mark.parametrize("name, training, looped", [
+    ("pad", False, True), ("pad", True, False), ("pad", True, True), ("splice", True, False), ("gather", False, True),
+])
+def test_what_moves_elements_and_is_added_to_them_grows_linearly(name, training, looped):
+    assert growth((name,), "residual", 40, training, looped) <= MOST
+
+
 @long
 @both
 @pytest.mark.parametrize("form", FORMS)

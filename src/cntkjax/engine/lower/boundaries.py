@@ -50,6 +50,9 @@ _KERNELS = frozenset({
     "scatter", "scatter-add", "scatter_add", "scatter_max", "scatter_min", "scatter_mul", "select_and_gather_add",
     "select_and_scatter_add", "shard_map", "sort", "threefry2x32", "top_k", "while",
 })
+# They read other elements of their operand than those that they compute: a kernel that computes the operand for them
+# does so again for each other reader, and XLA gives up such kernels where they would grow too much.
+_MOVES = frozenset({"concatenate", "dynamic_slice", "dynamic_update_slice", "gather", "pad", "rev", "slice"})
 # XLA composes these of this many operations.
 _COMPOSED = {
     "acos": 12, "acosh": 25, "asin": 12, "asinh": 25, "atan": 25, "atan2": 25, "atanh": 25, "cos": 12, "cosh": 12,
@@ -63,8 +66,9 @@ class _Readings:
     """Where the values of a trace are read, by the places of the operations that compute them.
 
     `readers`: the operations that may compute such a value again in their kernel, and `end` for each of the others,
-    which read it where it is stored. `escaping`: operations whose value has readers that do not meet again in one
-    operation nearby, so several kernels may compute it. `enclosed`: those between a value and where its readers meet.
+    which read it where it is stored, or read other elements of it. `escaping`: operations whose value has readers that
+    do not meet again in one operation nearby, so several kernels may compute it. `enclosed`: those between a value and
+    where its readers meet.
     """
 
     def __init__(self, trace: Inlined) -> None:
@@ -75,7 +79,7 @@ class _Readings:
         self.readers: list[list[int]] = [[] for _ in operations]
         for i, operation in enumerate(operations):
             for k in self.operands[i]:
-                self.readers[k].append(self.end if _is_kernel(operation) else i)
+                self.readers[k].append(self.end if _is_kernel(operation) or _moves(operation) else i)
         for i in _distinct(maker.get(s) for s in trace.outputs if isinstance(s, int)):
             self.readers[i].append(self.end)
         self.escaping: set[int] = set()
@@ -143,10 +147,11 @@ def boundaries(trace: Inlined, sliced: Container[int] = ()) -> set[int]:
 
 
 def _known(trace: Inlined) -> set[int]:
-    """The operations that compute with literals alone, which XLA does while it compiles."""
+    """The operations that compute with literals alone, which XLA does while it compiles, unless elements move."""
     known, values = set[int](), set[int]()
     for i, operation in enumerate(trace.operations):
-        if operation.inputs and not any(isinstance(n, int) and n not in values for n in operation.inputs):
+        computed = any(isinstance(n, int) and n not in values for n in operation.inputs)
+        if operation.inputs and not computed and not _moves(operation):
             known.add(i)
             values.update(operation.outputs)
     return known
@@ -154,6 +159,10 @@ def _known(trace: Inlined) -> set[int]:
 
 def _is_kernel(operation: Equation) -> bool:
     return len(operation.outputs) != 1 or (operation.eqn.primitive.name in _KERNELS and not _only_reshapes(operation))
+
+
+def _moves(operation: Equation) -> bool:
+    return operation.eqn.primitive.name in _MOVES
 
 
 def _only_reshapes(operation: Equation) -> bool:
