@@ -57,6 +57,20 @@ def test_delays_begin_with_the_value_that_cntk_takes():
     np.testing.assert_allclose(computed, [[0.1, 5], [6, 0.1], [0, 5], [1, 2]])
 
 
+def test_operands_of_different_ranks_are_spliced_also_if_one_is_of_a_loop():
+    network = build("""
+        x = Input {4}
+        count = BS.Loop.Count (x)
+        all = Splice (count : x : Constant (7))
+        wide = Splice (count : count, axis=3)
+    """)
+    function = C.combine([network.nodes["all"].owner, network.nodes["wide"].owner])
+    values = function.eval({network.nodes["x"]: [np.ones((2, 4), np.float32)]})
+    computed = [np.asarray(values[output]) for output in function.outputs]
+    np.testing.assert_array_equal(computed[0], [[[[1, 1, 1, 1, 1, 7]], [[2, 1, 1, 1, 1, 7]]]])
+    assert computed[1].ravel().tolist() == [1, 1, 2, 2] and network.nodes["wide"].shape == (2, 1, 1)
+
+
 def test_a_loop_whose_shape_grows_is_an_error_with_its_place():
     with pytest.raises(ConfigError, match=r"line 2, column 5: Tanh 'h': the shapes .* do not converge"):
         build("x = Input {1}\nh = Tanh (x + SplitDimension (BS.Loop.Previous (h), 1, 1))")

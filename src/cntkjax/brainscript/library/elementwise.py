@@ -116,9 +116,9 @@ def row_stack(C: Any, *inputs: Any, spliceDim: float = 1, name: str) -> Any:
 
 
 def _of_rank(C: Any, x: Any, rank: int) -> Any:
-    """x with further axes of dimension 1."""
+    """x with further axes of dimension 1; in a loop the sizes of its own may not be known yet."""
     missing = rank - len(x.shape)
-    return C.reshape(x, (1,) * missing + tuple(x.shape)) if missing > 0 else x
+    return C.reshape(x, (1,) * missing, begin_axis=0, end_axis=0) if missing > 0 else x
 
 
 @operation("RowRepeat")
