@@ -22,6 +22,9 @@ NETWORK = """
     flat = ParameterTensor {(5 : 18)} * small
     conv = Convolution (K, image, (2 : 3 : 3), mapDims=2, autoPadding=false, lowerPad=(1 : 0 : 0), upperPad=(1 : 2 : 0))
     largest = Pooling (image, 'max', (2 : 3), stride=(2 : 2), autoPadding=false, lowerPad=(0 : 1), upperPad=(0 : 2))
+    inner = Pooling (image, 'average', (2 : 3), stride=(2 : 2), autoPadding=false, lowerPad=(0 : 1), upperPad=(0 : 2))
+    counted = Pooling (image, 'average', (2 : 3), stride=(2 : 2), autoPadding=false, lowerPad=(0 : 1), upperPad=(0 : 2),
+                       includePad=true)
     means = AveragePooling (image, 2, 3, 2, 1) ; maxima = MaxPooling (image, 2, 3, 2, 1)
     back = MaxUnpoolingLayer {(2 : 2), stride=2} (small, image)
     roi = ROIPoolingLayer {(2 : 2), spatialScale=1} (image, regions)
@@ -30,7 +33,7 @@ NETWORK = """
     whole = MaxPoolingLayer {(3 : 3)} (image) ; automatic = CropAutomatic (image, whole)
     given = CropAutomaticGivenAncestors (image, whole, image, image)
     dropped = Dropout (column)
-    outputNodes = (product : transposed : scalar : dot : words : word : pairs : flat : conv : largest : means : maxima
+    outputNodes = (product : transposed : scalar : dot : words : word : pairs : flat : conv : largest : inner : counted : means : maxima
                    : back : roi : response : manual : automatic : given : dropped)
 """
 DATA = {"column": COLUMN, "other": OTHER, "image": IMAGE, "small": SMALL, "regions": REGIONS}
@@ -51,6 +54,11 @@ def by_python(network):
 
     pool = {"auto_padding": [False] * 3}
     wide = C.input_variable((3, 9, 4))
+
+    def windows(margin):
+        image = padded(IMAGE, (1, 2), (0, 0), margin)
+        return np.lib.stride_tricks.sliding_window_view(image, (3, 2), axis=(2, 3))[:, :, ::2, ::2]
+
     blocks = IMAGE.reshape(2, 3, 3, 2, 2, 2)
     is_largest = blocks == blocks.max((3, 5), keepdims=True)
     return {
@@ -61,6 +69,7 @@ def by_python(network):
         "conv": C.convolution(k, margins, auto_padding=[False] * 3).eval({margins: padded(IMAGE, (0, 2), (1, 1), 0)}),
         "largest": C.pooling(wide, C.MAX_POOLING, (1, 3, 2), (1, 2, 2), **pool).eval(
             {wide: padded(IMAGE, (1, 2), (0, 0), -9)}),
+        "inner": np.nanmean(windows(np.nan), axis=(-2, -1)), "counted": windows(0).mean(axis=(-2, -1)),
         "means": evaluated(C.pooling(x, C.AVG_POOLING, (1, 3, 2), (1, 1, 2), **pool)),
         "maxima": evaluated(C.pooling(x, C.MAX_POOLING, (1, 3, 2), (1, 1, 2), **pool)),
         "back": (SMALL[:, :, :, None, :, None] * is_largest).reshape(IMAGE.shape),

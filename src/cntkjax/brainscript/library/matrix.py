@@ -157,11 +157,18 @@ def pooling(
     window, steps, padding = _windows(x, kernelShape, stride, autoPadding)
     rank = len(window)
     low, high = (_from_first(each, rank, 0) for each in (lowerPad, upperPad))
-    x = _with_margins(C, x, padding, low, high, -1e30 if pool == "max" else 0.0)
-    return C.pooling(
-        x, kind, window, strides=steps, auto_padding=padding, ceil_out_dim=bool(ceilOut), include_pad=bool(includePad),
-        name=name,
-    )
+    wide = _with_margins(C, x, padding, low, high, -1e30 if pool == "max" else 0.0)
+
+    def pooled(each: Any, name: str = "") -> Any:
+        return C.pooling(
+            each, kind, window, strides=steps, auto_padding=padding, ceil_out_dim=bool(ceilOut),
+            include_pad=bool(includePad), name=name,
+        )
+
+    if wide is x or pool == "max" or includePad:
+        return pooled(wide, name)
+    inside = _with_margins(C, C.Constant(np.ones(x.shape, np.float32)), padding, low, high, 0.0)
+    return C.element_divide(pooled(wide), pooled(inside), name=name)  # means do not count the margins
 
 
 def _windows(x: Any, shape: Any, stride: Any, padding: Any) -> tuple[tuple[int, ...], tuple[int, ...], list[bool]]:
