@@ -15,13 +15,15 @@ def test_values_of_all_kinds(tmp_path):
         array = 1:2*3:"c d"
         files = (;c:/x;c:/y)
         nodes = (a, b*2)
+        quoted = "a:b*2"  # all of it, as in CNTK's documentation
+        path = "c:/x"
         infinite = 1#INF
         train = [ id=1; size=256
             inner = { flag = true, other = No } ]
     """)
     assert (root.integer("NUMBER"), root.text("text"), root.number("infinite", 0)) == (3, "a b", float("inf"))
     assert root.array("array") == ["1", "2", "2", "2", "c d"] and root.array("files") == ["c:/x", "c:/y"]
-    assert root.array("nodes") == ["a", "b", "b"]
+    assert root.array("nodes") == root.array("quoted") == ["a", "b", "b"] and root.array("path") == ["c:/x"]
     inner = root.block("train").block("inner")
     assert (inner.flag("Flag", False), inner.flag("other", True), inner.flag("absent", True)) == (True, False, True)
     assert inner.integer("size") == 256 and inner.integer("number") == 3  # of the blocks around

@@ -11,7 +11,7 @@ from pathlib import Path
 from ...sgd import ConfigError
 from ...sgd.keys import nearest
 from ..source import Place, Text, content_of, local_path
-from .parsing import Entry, assignments, elements, inside, unquoted
+from .parsing import Entry, assignments, elements, inside, unquoted, within_quotes
 
 _REFERENCE = re.compile(r"\$(\w+)\$")
 _LARGEST = 2**22  # characters of a value after replacing ``$name$``
@@ -159,10 +159,7 @@ class Block:
             guess = nearest(match[1], names)
             hint = f"did you mean ${guess}$?" if guess else f"define it, as in {match[1]}=value on the command line"
             raise text.at(match.start()).error(f"${match[1]}$ is not defined; {hint}")
-        quoted = value.content
-        if len(quoted) > 1 and quoted[0] == quoted[-1] and quoted[0] in "\"'" and quoted[0] not in quoted[1:-1]:
-            return value.part(1, len(quoted) - 1)
-        return value
+        return within_quotes(value)
 
     # ---- values
     def text(self, name: str, default: str | None = None) -> str:

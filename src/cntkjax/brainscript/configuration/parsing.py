@@ -99,11 +99,21 @@ def unquoted(text: Text) -> str:
     return content
 
 
+def within_quotes(text: Text) -> Text:
+    """What is between the quotes that stand around all of a value, or else the value."""
+    content = text.without_comments().rstrip()
+    if len(content) > 1 and content[0] == content[-1] and content[0] in "\"'" and content[0] not in content[1:-1]:
+        return text.part(1, len(content) - 1)
+    return text
+
+
 def elements(text: Text) -> list[Text]:
     """The elements of an array: separated by ``:``, or by the character after an opening parenthesis; ``(a, b)`` too.
 
     Errors: ConfigError for a number of repetitions that is none, or too large.
     """
+    if not set(text.content) & set("/\\"):  # "a:b" is an array, too, but "C:/a" a file
+        text = within_quotes(text)
     masked, separator, begin, end = text.masked.rstrip(), ":", 0, len(text.masked.rstrip())
     if masked[:1] == "(" and text.closing[0] == end - 1:
         begin, end = 1, end - 1
