@@ -124,6 +124,7 @@ _FUNCTIONS = [
 ]
 _BUILT_IN = [
     Builtin("IsNumber", lambda call: isinstance(call.values()[0], float)),
+    Builtin("IsFlag", lambda call: isinstance(call.values()[0], bool)),
     _typed("Ceil", _NUMBER, lambda x: float(math.ceil(x))),
     _typed("Floor", _NUMBER, lambda x: float(math.floor(x))),
     _typed("Round", _NUMBER, lambda x: float(math.floor(x + 0.5))),
