@@ -158,6 +158,7 @@ class TrainingLog(Observer):
     def begins(self, epoch: Epoch, momentum: float) -> None:
         """Log the rate and the momentum."""
         constant = -1 / math.log(momentum) if momentum else 0.0
+        self._log.line()
         self._log.line(
             f"Starting Epoch {epoch.number}: learning rate per sample = {epoch.rate:f}  effective momentum = "
             f"{momentum**epoch.minibatch_size:f}  momentum as time constant = {constant:.1f} samples"
@@ -188,6 +189,17 @@ class TrainingLog(Observer):
             f"{shown}; time = {seconds:.4f}s; samplesPerSecond = {count / max(seconds, 1e-9):.1f}"
         )
         self._since = Sums(self._criteria)
+
+    def tried(self, epoch: int, rate: float, size: int, samples: int, sums: Sequence[SupportsFloat]) -> None:
+        """Log the averages of a trial."""
+        trial = Sums(self._criteria)
+        trial.add(sums[: len(self._criteria)], [samples] * len(sums))
+        self._log.line(f" Finished Mini-Epoch[{epoch}]: {trial.shown()}; learningRatePerSample = "
+                       f"{np.float32(rate):.8g}; minibatchSize = {size}")
+
+    def searches(self, epoch: int, kind: str, finding: str) -> None:
+        """Log what a search does."""
+        self._log.line(f" {kind} Epoch[{epoch}]: {finding}")
 
     def ended(self, epoch: Epoch) -> None:
         """Log the averages of the epoch; workers find its end with another minibatch (log)."""
@@ -220,8 +232,6 @@ class TrainingLog(Observer):
     def saves(self, path: str) -> None:
         """Log the checkpoint."""
         self._log.line(f"SGD: Saving checkpoint model '{path}'")
-        if self._epoch is not None and self._epoch.number < self._epochs:
-            self._log.line()
 
     def returns(self, path: str, epoch: int, rate: float, samples: int) -> None:
         """Log that the epochs since a checkpoint are repeated."""
@@ -230,7 +240,6 @@ class TrainingLog(Observer):
         if self._epoch is not None and rate < self._epoch.rate:
             self._log.line(f"learnRatePerSample reduced to {np.float32(rate):.8g}")
         self._log.line(f"SGD: revoke back to and update checkpoint file for epoch {epoch}")
-        self._log.line()
 
     def stops(self, epoch: int, rate: float, least: float) -> None:
         """Log that the rate is too small for an epoch."""

@@ -20,6 +20,12 @@ class Observer:
     def trained(self, samples: int, sums: Sequence[SupportsFloat]) -> None:
         """Called after a minibatch, with the sums of loss and metrics over its samples, perhaps not computed yet."""
 
+    def tried(self, epoch: int, rate: float, size: int, samples: int, sums: Sequence[SupportsFloat]) -> None:
+        """Called after each trial before an epoch, with the sums of loss and metrics over its samples."""
+
+    def searches(self, epoch: int, kind: str, finding: str) -> None:
+        """Called with what a search before an epoch, for a rate or a size, does or finds."""
+
     def ended(self, epoch: Epoch) -> None:
         """Called after an epoch, before the validation data are evaluated."""
 

@@ -250,19 +250,23 @@ class BlockRun:
         size = auto_minibatch.size_before(settings, epochs, epoch)
         factor = auto_rate.factor_after(settings, epochs)
         rate = auto_rate.first_rate(settings, epoch, size) * factor
-        searches_rate = settings["autoAdjustLR"] == "searchBeforeEpoch"
+        searches_rate = auto_rate.is_due(settings, epoch)
         searches_size = auto_minibatch.is_due(settings, epoch)
         trials: Sequence[tuple[float, float]] = ()
         spent = 0
         if searches_rate or searches_size:
             with Trials(
-                self._trainer, self._tests[0], self._reader, self._inputs, self._meter, self._set_rate
+                self._trainer, self._tests[0], self._reader, self._inputs, self._meter, self._set_rate,
+                partial(self._observer.tried, epoch + 1),
             ) as scope:
                 samples = self._epoch_size()
                 if searches_rate:
-                    rate, trials = auto_rate.search(scope, settings, epochs, rate, size, math.ceil(samples / size))
+                    report = partial(self._observer.searches, epoch + 1, "SearchForBestLearnRate")
+                    minibatches = math.ceil(samples / size)
+                    rate, trials = auto_rate.search(scope, settings, epochs, rate, size, minibatches, report)
                 if searches_size:
-                    size = auto_minibatch.search(scope, settings, rate, size, samples)
+                    report = partial(self._observer.searches, epoch + 1, "AdaptiveMinibatchSearch")
+                    size = auto_minibatch.search(scope, settings, rate, size, samples, report)
             spent = math.ceil(scope.spent)
         if settings["traceLevel"] and workers.rank() == 0:
             print("".join(f"Epoch {epoch + 1}: trial of rate {r:g}: loss {loss:g}\n" for r, loss in trials), end="")

@@ -6,7 +6,7 @@ import math
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, SupportsFloat
 
 from ..device import DeviceDescriptor
 from ..eval.evaluator import Evaluator, EvaluatorCore
@@ -19,6 +19,7 @@ from ._meter import Meter
 from ._session import Session
 from ._workers import broadcast
 
+NO_RATE = 1e-30  # per sample: a step is taken, but changes nothing
 JOINED = 3  # minibatches that are evaluated at once, which takes the time and memory of a training step on one
 
 
@@ -61,14 +62,15 @@ class Trials:
     """A scope in which trials are run: at its end, model, learners and source are as they were at its beginning.
 
     `loss`: what an evaluator computes of a minibatch. `set_rate`: sets the trainer's rate per sample.
-    `spent`: the time of all trials, in minibatches of training.
+    `report`: gets rate, size, samples and sums of each trial. `spent`: the time of all trials, in minibatches of
+    training.
     """
 
     def __init__(
         self, trainer: Trainer, loss: Evaluator, source: SessionSource, inputs: Inputs, meter: Meter,
-        set_rate: Callable[[float], object],
+        set_rate: Callable[[float], object], report: Callable[[float, int, int, list[SupportsFloat]], object],
     ) -> None:
-        self._set_rate = set_rate
+        self._set_rate, self._report = set_rate, report
         self._trainer, self._source, self._inputs, self._meter = trainer, source, inputs, meter
         self._loss: EvaluatorCore = unwrap(loss)
         self._replays: dict[int, Replay] = {}  # by size
@@ -121,6 +123,8 @@ class Trials:
                 self._trainer, replay, size, self._inputs, max_minibatches=len(rates), on_end=on_end
             ).train()
         self.spent += len(losses)
+        rate = rates[0] if rates[0] > NO_RATE else 0.0
+        self._report(rate, size, tally.samples, [tally.loss, tally.metric, *tally.others])
         return losses
 
     def loss_of(self, size: int, minibatches: int) -> float:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ._trials import JOINED, Trials
+from ._trials import JOINED, NO_RATE, Trials
 from .history import Epoch
 from .settings import BlockSettings
 
@@ -25,7 +25,6 @@ _WIDTH, _NARROW = 0.5, 0.2  # of a search, as powers of 10: a factor of 3.2, and
 _FINE = 101  # places between three trials
 _ANNEALING = 0.5  # the factor from epoch to epoch in short trainings, once the best rate is known
 _GOLDEN = 0.618  # the factor between rates that are tried for a sufficient one
-_NO_RATE = 1e-30  # per sample: a step is taken, but changes nothing
 _DIVERGED = 0.5  # a trial ends at a loss by this fraction above that of the baseline
 _SPREAD = 2  # and by this many standard deviations of minibatches, where its own loss before is not known
 _TOLERANCE = 0.1  # a loss by this fraction above the baseline's is sufficient
@@ -95,6 +94,15 @@ def epochs_to_repeat(settings: BlockSettings, epochs: Sequence[Epoch]) -> int:
 # ---- searchBeforeEpoch
 
 
+def is_due(settings: BlockSettings, epoch: int) -> bool:
+    """Whether the rate is searched before an epoch, which counts from 0.
+
+    Where the block lists rates for several epochs, these hold first. Source: CNTK's log of ParallelBMWithAdjustLR.
+    """
+    listed = 1 if settings.rates is None else settings.rates.epochs
+    return settings["autoAdjustLR"] == "searchBeforeEpoch" and (listed == 1 or epoch >= listed)
+
+
 class _RateSearch:
     """The trials of a search, by their place on a logarithmic grid around the first rate.
 
@@ -107,7 +115,7 @@ class _RateSearch:
         self._trials, self._first, self._size, self._length = trials, first, size, length
         self._judges = JOINED * math.ceil(_HELD_OUT * length / JOINED) if held_out else 0
         self._end = trials.spent + budget
-        self._baseline = trials.losses([_NO_RATE] * (min(length, _BASELINE) if held_out else length), size)
+        self._baseline = trials.losses([NO_RATE] * (min(length, _BASELINE) if held_out else length), size)
         self.start = trials.loss_of_others(size, self._judges) if held_out else _second_half(self._baseline)
         self.losses: dict[float, float] = {}
 
@@ -198,11 +206,13 @@ def range_of(settings: BlockSettings, previous: Sequence[float], first: float) -
 
 
 def search(
-    trials: Trials, settings: BlockSettings, epochs: Sequence[Epoch], first: float, size: int, minibatches: int
+    trials: Trials, settings: BlockSettings, epochs: Sequence[Epoch], first: float, size: int, minibatches: int,
+    report: Callable[[str], object],
 ) -> tuple[float, list[tuple[float, float]]]:
     """The rate for the next epoch, and the (rate, loss) pairs of the trials.
 
     `first`: where to begin in the first epoch. `minibatches`: of `size` samples in an epoch.
+    `report`: gets what is found, in the words of CNTK's logs.
     """
     budget = budget_of(settings, len(epochs), minibatches)
     previous = [epoch.rate for epoch in epochs]
@@ -217,6 +227,7 @@ def search(
             return start, []
         grid = _RateSearch(trials, start, size, budget // 3, budget, held_out=False)
         place = _find_sufficient(grid, math.log10(low / 10 / start))
+    report(f"Best learningRatePerSample = {grid.rate(place):.10g}, baseCriterion={grid.start:.10g}")
     return grid.rate(place), sorted((grid.rate(p), loss) for p, loss in grid.losses.items())
 
 

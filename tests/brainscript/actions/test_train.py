@@ -143,6 +143,25 @@ def test_training_ends_when_repeated_epochs_have_too_small_a_rate(run, tmp_path)
     assert not (tmp_path / f"net.dnn.{epoch}").exists()
 
 
+def test_searches_are_logged_and_begin_after_the_rates_and_sizes_that_are_listed(run):
+    """The lines of CNTK's logs of ParallelBMWithAdjustLR and Parallel1BitQuantizationWithAutoMBScaling."""
+    log = run("Train=[SGD=[maxEpochs=3;minibatchSize=4;learningRatesPerSample=0.05:0.01;autoAdjust=[autoAdjustMinibatch"
+              "=true;autoAdjustLR=searchBeforeEpoch;minibatchSizeTuningMax=8;numBestSearchEpoch=3]]]")
+    assert re.findall(r"Starting Epoch (\d): learning rate per sample = (\S+)", log)[:2] == [
+        ("1", "0.050000"), ("2", "0.010000")]
+    searched = [re.sub(r"\d+\.\d{8}\b", "N", line) for line in log.splitlines() if "Search" in line or " Mini-" in line]
+    trial = "learningRatePerSample = RATE; minibatchSize = 4"
+    begin = " AdaptiveMinibatchSearch Epoch[3]: "
+    assert [re.sub("; errs.*; learn.* = .*;", "; learningRatePerSample = RATE;", line) for line in searched[-5:]] == [
+        f"{begin}Evaluating minibatchSizes 4..8", f"{begin}Evaluating trial minibatchSize=4 (search range: 4..8)...",
+        f" Finished Mini-Epoch[3]: ce = N * 8; {trial}", f"{begin}Computed baseCriterion N for minibatchSize=4",
+        f"{begin}Search successful. New minibatchSize is 4. epochCriterion = N vs baseCriterion = N",
+    ]
+    best = re.search(r"\n SearchForBestLearnRate Epoch\[3\]: Best learningRatePerSample = (\S+), baseCriterion=", log)
+    assert f"Starting Epoch 3: learning rate per sample = {float(best[1]):f}" in log
+    assert "Search Epoch[1]" not in log and "SearchForBestLearnRate Epoch[2]" not in log
+
+
 def test_the_best_model_by_each_criterion_is_kept(run):
     log = run("saveBestModelPerCriterion=true", "Train=[SGD=[maxEpochs=5;learningRatesPerSample=3]]")
     validated = re.findall(r"\[Validate\] ce = (\S+) .*errs = (\S+)% .*\nBest epoch per criterion so far: \[Validate\] "
@@ -252,7 +271,7 @@ def test_statistics_that_an_edit_adds_are_computed_before_training_and_those_of_
     (mean,) = (each.value for each in load_model("new.dnn").constants if each.name == "centre")
     np.testing.assert_allclose(mean, rows[:, :2].mean(0), rtol=1e-5)
     run("command=Edit", "Edit=[action=edit;editPath=c.mel]")
-    assert "PreCompute nodes found" not in run("modelPath=last.dnn")
+    assert "Precomputing" not in run("modelPath=last.dnn")
 
 
 def test_parallel_epochs_end_with_another_minibatch_as_in_cntks_log_of_fcn(run):

@@ -33,8 +33,8 @@ NETWORK = """
     whole = MaxPoolingLayer {(3 : 3)} (image) ; automatic = CropAutomatic (image, whole)
     given = CropAutomaticGivenAncestors (image, whole, image, image)
     dropped = Dropout (column)
-    outputNodes = (product : transposed : scalar : dot : words : word : pairs : flat : conv : largest : inner : counted : means : maxima
-                   : back : roi : response : manual : automatic : given : dropped)
+    outputNodes = (product : transposed : scalar : dot : words : word : pairs : flat : conv : largest : inner : counted
+                   : means : maxima : back : roi : response : manual : automatic : given : dropped)
 """
 DATA = {"column": COLUMN, "other": OTHER, "image": IMAGE, "small": SMALL, "regions": REGIONS}
 

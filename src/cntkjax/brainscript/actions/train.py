@@ -56,6 +56,8 @@ def train(command: Command) -> None:
         command.log.line()
     if network.statistics:
         _precompute(network, command, piece)
+    else:
+        command.log.line("No PreCompute nodes found, or all already computed. Skipping pre-computation step.")
     if trained:
         command.log.line("Warning: Checkpoint file is missing. "
                          "Parameter-learning state (such as momentum) will be reset.")
@@ -196,7 +198,6 @@ def _precompute(network: Network, command: Command, piece: int) -> None:
     precompute(network, open_reader(command.reader(), once=True, shuffled=False, piece=piece))
     log.line()
     log.line("Precomputing --> Completed.")
-    log.line()
     log.line()
 
 

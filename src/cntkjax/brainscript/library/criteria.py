@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from .table import integers, operation
+from .table import direct, integers, operation
 
-
-def _plain(function: str) -> Callable[..., Any]:
-    def build(C: Any, x: Any, y: Any, *, name: str) -> Any:
-        return getattr(C, function)(x, y, name=name)
-
-    return build
-
-
-operation("SquareError")(_plain("squared_error"))
-operation("CosDistance")(_plain("cosine_distance"))
+operation("SquareError")(direct("squared_error"))
+operation("CosDistance")(direct("cosine_distance"))
+operation("LambdaRank")(direct("lambda_rank", 1, 0, 2))
+operation("NDCG1Eval")(direct("ndcg_at_1", 1, 0, 2))
+operation("PerDimMeanVarNormalization")(direct("per_dim_mean_variance_normalize"))
 
 
 @operation("CrossEntropyWithSoftmax")
@@ -128,24 +122,6 @@ def lattice_sequence_with_softmax(
 def negative_samples(C: Any, x: Any, y: Any, *, numShifts: float, numNegSamples: float, name: str) -> Any:
     """Cosine distances to the partner and to those of other samples."""
     return C.cosine_distance_with_negative_samples(x, y, int(numShifts), int(numNegSamples), name=name)
-
-
-@operation("LambdaRank")
-def lambda_rank(C: Any, gain: Any, z: Any, group: Any, *, name: str) -> Any:
-    """The loss of LambdaRank."""
-    return C.lambda_rank(z, gain, group, name=name)
-
-
-@operation("NDCG1Eval")
-def ndcg_at_1(C: Any, gain: Any, z: Any, group: Any, *, name: str) -> Any:
-    """Normalized discounted cumulative gain of the first result."""
-    return C.ndcg_at_1(z, gain, group, name=name)
-
-
-@operation("PerDimMeanVarNormalization")
-def normalize(C: Any, x: Any, mean: Any, inverse: Any, *, name: str) -> Any:
-    """Mean 0 and variance 1 in each dimension."""
-    return C.per_dim_mean_variance_normalize(x, mean, inverse, name=name)
 
 
 @operation("PerDimMeanVarDeNormalization")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from .table import axis, integers, operation
+from .table import axis, direct, integers, operation
 from .table import shape as _shape
 
 _OPERATIONS = {  # that take their inputs in the order of the description
@@ -21,23 +20,10 @@ _OPERATIONS = {  # that take their inputs in the order of the description
     "GreaterEqual": "greater_equal", "NotEqual": "not_equal", "LessEqual": "less_equal", "Pow": "pow",
     "If": "element_select",
 }
-
-
-def _direct(function: str) -> Callable[..., Any]:
-    def build(C: Any, *inputs: Any, name: str) -> Any:
-        return getattr(C, function)(*inputs, name=name)
-
-    return build
-
-
 for _name, _function in _OPERATIONS.items():
-    operation(_name)(_direct(_function))
-
-
-@operation("Clip")
-def clip(C: Any, low: Any, high: Any, x: Any, *, name: str) -> Any:
-    """x between two bounds."""
-    return C.clip(x, low, high, name=name)
+    operation(_name)(direct(_function))
+operation("Clip")(direct("clip", 2, 0, 1))
+operation("Gather")(direct("gather", 1, 0))
 
 
 @operation("Softmax")
@@ -125,12 +111,6 @@ def _of_rank(C: Any, x: Any, rank: int) -> Any:
 def row_repeat(C: Any, x: Any, *, numRepeats: float, name: str) -> Any:
     """The input several times along its first axis."""
     return C.splice(*[x] * int(numRepeats), axis=-1, name=name)
-
-
-@operation("Gather")
-def gather(C: Any, indices: Any, reference: Any, *, name: str) -> Any:
-    """Rows of a tensor."""
-    return C.gather(reference, indices, name=name)
 
 
 @operation("OneHot")

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from ..nodes import NetNode
-from .table import operation
+from .table import direct, operation
+
+operation("Where", sequences=True)(direct("sequence.where"))
+operation("PackedIndex", sequences=True)(direct("alias", 1))
+operation("BroadcastSequenceAs", sequences=True)(direct("sequence.broadcast_as", 1, 0))
+operation("ReconcileDynamicAxis")(direct("reconcile_dynamic_axes"))
+operation("ReduceSequence", sequences=True)(direct("sequence.reduce_sum"))
+operation("LabelsToGraph", sequences=True)(direct("labels_to_graph"))
 
 
 def _delay(C: Any, function: str, x: Any, initial: Any, steps: float, first: float, name: str) -> Any:
@@ -29,18 +36,6 @@ def future_value(
     return _delay(C, "future_value", x, next(iter(initial), None), timeStep, defaultHiddenActivation, name)
 
 
-@operation("Where", sequences=True)
-def where(C: Any, condition: Any, *, name: str) -> Any:
-    """The indices of steps where a condition holds."""
-    return C.sequence.where(condition, name=name)
-
-
-@operation("PackedIndex", sequences=True)
-def packed_index(C: Any, x: Any, indices: Any, *, name: str) -> Any:
-    """Indices of steps, as those of another sequence."""
-    return C.alias(indices, name=name)
-
-
 @operation("GatherPacked", sequences=True, operands=lambda inputs: [_condition(inputs[0]), inputs[1]])
 def gather(C: Any, condition: Any, x: Any, *, at: str = "", name: str) -> Any:
     """The steps where a condition holds; `at`: only the first or last one."""
@@ -60,30 +55,6 @@ def scatter(C: Any, condition: Any, x: Any, *, name: str) -> Any:
 def _condition(index: NetNode) -> NetNode:
     """The condition of which indices (PackedIndex of Where) are made."""
     return index.operands()[1].operands()[0] if index.operation == "PackedIndex" else index
-
-
-@operation("ReconcileDynamicAxis")
-def reconcile(C: Any, x: Any, like: Any, *, name: str) -> Any:
-    """x with the dynamic axes of another node."""
-    return C.reconcile_dynamic_axes(x, like, name=name)
-
-
-@operation("BroadcastSequenceAs", sequences=True)
-def broadcast_as(C: Any, like: Any, x: Any, *, name: str) -> Any:
-    """One step for each step of another sequence."""
-    return C.sequence.broadcast_as(x, like, name=name)
-
-
-@operation("ReduceSequence", sequences=True)
-def reduce_sequence(C: Any, x: Any, *, name: str) -> Any:
-    """The sum over the steps."""
-    return C.sequence.reduce_sum(x, name=name)
-
-
-@operation("LabelsToGraph", sequences=True)
-def labels_to_graph(C: Any, labels: Any, *, name: str) -> Any:
-    """Labels as the graph that ForwardBackward needs."""
-    return C.labels_to_graph(labels, name=name)
 
 
 @operation("ForwardBackward", sequences=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -47,6 +48,16 @@ def operation(
     return enter
 
 
+def direct(function: str, *order: int) -> Callable[..., Any]:
+    """What calls a function of the package with the inputs, in the order of the description unless `order` is given."""
+
+    def build(C: Any, *inputs: Any, name: str) -> Any:
+        chosen = [inputs[i] for i in order] if order else inputs
+        return operator.attrgetter(function)(C)(*chosen, name=name)
+
+    return build
+
+
 def integers(value: Any) -> list[int]:
     """A number or a list of numbers as integers."""
     return [int(each) for each in (value if isinstance(value, list) else [value])]
@@ -68,4 +79,4 @@ def filled(value: Any, rank: int, last: Any) -> list[Any]:
     return list(reversed((values + [last] * rank)[:rank]))
 
 
-__all__ = ["OPERATIONS", "Operation", "axis", "filled", "integers", "operation", "shape"]
+__all__ = ["OPERATIONS", "Operation", "axis", "direct", "filled", "integers", "operation", "shape"]
