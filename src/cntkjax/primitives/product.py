@@ -49,6 +49,8 @@ class Times(Primitive):
         if not left.dynamic_axes or right.dynamic_axes or left.shape != right.shape[:-rank]:
             return None
         inner, shape = prod(left.shape), right.shape[-rank:]
+        if len(right.shape) == 2:
+            return np.dot
 
         def multiply(samples: AnyArray, weight: AnyArray) -> AnyArray:
             return np.dot(samples.reshape(-1, inner), weight.reshape(inner, -1)).reshape(len(samples), *shape)

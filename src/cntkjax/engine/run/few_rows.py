@@ -62,8 +62,21 @@ def _step(node: Node, values: dict[Edge, Samples], places: dict[Edge, int], rows
     compute, weight = node.primitive.by_numpy(node), node.primitive.weight_operand
     if compute is None or (weight is not None and not _is_small(values.get(operands[weight]), rows)):
         return None
-    takes: list[Any] = [values.get(v, places.get(v)) for v in operands]
-    return lambda computed: compute(*(computed[a] if type(a) is int else a for a in takes))
+    return _applied(compute, [values.get(v, places.get(v)) for v in operands])
+
+
+def _applied(compute: Callable[..., Samples], operands: Sequence[Any]) -> _Step:
+    """A function that computes with operands, the places of which stand for what is there. Few take least time."""
+    match operands:
+        case [int(i)]:
+            return lambda computed: compute(computed[i])
+        case [int(i), int(j)]:
+            return lambda computed: compute(computed[i], computed[j])
+        case [int(i), b]:
+            return lambda computed: compute(computed[i], b)
+        case [a, int(j)]:
+            return lambda computed: compute(a, computed[j])
+    return lambda computed: compute(*(computed[a] if type(a) is int else a for a in operands))
 
 
 def _is_small(weight: Samples | None, rows: int) -> bool:
