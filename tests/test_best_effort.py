@@ -178,7 +178,7 @@ def run(scenario, folder, perform):
         patch.setattr(_best_effort, "_perform", perform)
         patch.setattr(step, "_NOTICED", 0.0)
         patch.setattr(_expected, "cores", lambda: 2)
-        patch.setattr(quick_starts, "QUICK_ELEMENTS", 1200)
+        patch.setattr(quick_starts, "LOST_TIME_OF_AN_OPERATION", 100)
         patch.setattr(compiling, "_KEPT_TRACES", 1)
         patch.setattr(prices.MeasuredPrices, "compilation_seconds", 1e-9)
         patch.setattr(prices.MeasuredPrices, "seconds_per_work", 1e-6)

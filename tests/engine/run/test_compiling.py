@@ -20,8 +20,7 @@ def test_the_options_depend_on_what_a_program_computes_alone(monkeypatch, size, 
     monkeypatch.setattr(compiling, "_SMALL_ELEMENTS", 100)
     monkeypatch.setattr(compiling, "_SMALL_OPERATIONS", 10)
     traced = jax.jit(lambda x: functools.reduce(lambda y, _: jax.lax.sin(y), range(count), x)).trace(np.ones(size, "f"))
-    options, runs = compiling._options_for(traced.jaxpr.jaxpr, count, quickly=False, fixed=None)
-    assert (options, runs) == (getattr(compiler, f"{expected}_options")(), 0)
+    assert compiling._choice_for(traced.jaxpr.jaxpr, count).thorough == getattr(compiler, f"{expected}_options")()
 
 
 def test_the_operations_of_a_program_are_counted_once(monkeypatch):

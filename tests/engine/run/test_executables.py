@@ -17,6 +17,7 @@ from cntkjax.engine.run import quick_starts
 from cntkjax.engine.run.executables import Executables
 from cntkjax.engine.run.program import Program
 from cntkjax.engine.run.program_cache import plan_of
+from cntkjax.engine.xla.work import _LOST_TIME
 
 ONES = (np.ones(3, np.float32),)
 SHAPES = (jax.ShapeDtypeStruct((3,), np.float32),)
@@ -160,13 +161,13 @@ def test_arrays_of_another_type_than_a_program_was_compiled_for_are_computed(tim
 
 
 @pytest.fixture
-def quick_elements(monkeypatch):
-    """Programs that were compiled quickly are replaced when they have computed twelve elements."""
-    monkeypatch.setattr(quick_starts, "QUICK_ELEMENTS", 12)
+def quick_products(monkeypatch):
+    """Programs of one product that were compiled quickly are replaced when they have computed twelve elements."""
+    monkeypatch.setattr(quick_starts, "LOST_TIME_OF_AN_OPERATION", 12 * _LOST_TIME["mul"])
 
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="the options are for the CPU")
-def test_a_small_program_is_compiled_thoroughly_when_it_keeps_running(quick_elements):
+def test_a_small_program_is_compiled_thoroughly_when_it_keeps_running(quick_products):
     x = C.input_variable(3)
     plan = plan_of(C.negate(x).outputs)
     negate = Program(plan, "negate", lambda plan, ctx, env, donated, extra: donated * 2, False, quick_start=True)
@@ -181,13 +182,13 @@ def test_a_small_program_is_compiled_thoroughly_when_it_keeps_running(quick_elem
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="the options are for the CPU")
 @pytest.mark.parametrize("quick_start, size, is_quick", [(True, 12, True), (True, 13, False), (False, 12, False)])
-def test_a_program_starts_quick_if_it_is_small_and_may(quick_elements, quick_start, size, is_quick):
-    executables = Executables(lambda x: 2 * x, False, quick_start)
+def test_a_program_starts_quick_if_it_is_small_and_may(quick_products, quick_start, size, is_quick):
+    executables = Executables(lambda x: x * x, False, quick_start)
     executable = executables.get("key", (np.ones(size, np.float32),))
     assert (executable.allowance.left == 1) if is_quick else (executable.allowance.left > 1e9)
 
 
-def test_what_is_compiled_in_the_background_is_compiled_thoroughly(quick_elements):
+def test_what_is_compiled_in_the_background_is_compiled_thoroughly(quick_products):
     executables = Executables(lambda x: 2 * x, is_double=False, quick_start=True)
     executables.compile_in_background("key", SHAPES)
     wait_for(executables, "key")

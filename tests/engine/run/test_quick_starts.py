@@ -2,14 +2,15 @@
 
 import pytest
 
-from cntkjax.engine.run.quick_starts import QUICK_ELEMENTS, Allowance, affordable_runs, affordable_steps
+from cntkjax.engine.run.quick_starts import LOST_TIME_OF_AN_OPERATION, Allowance, affordable_runs
 
 
-@pytest.mark.parametrize(("elements", "runs"), [
-    (0, QUICK_ELEMENTS), (1, QUICK_ELEMENTS), (QUICK_ELEMENTS, 1), (QUICK_ELEMENTS + 1, 0), (QUICK_ELEMENTS // 4, 4),
+@pytest.mark.parametrize(("lost_time", "operations", "runs"), [
+    (0, 1, LOST_TIME_OF_AN_OPERATION), (LOST_TIME_OF_AN_OPERATION, 1, 1), (LOST_TIME_OF_AN_OPERATION + 1, 1, 0),
+    (LOST_TIME_OF_AN_OPERATION / 4, 1, 4), (LOST_TIME_OF_AN_OPERATION, 80, 80),
 ])
-def test_the_larger_a_program_is_the_fewer_runs_pay(elements, runs):
-    assert affordable_runs(elements) == runs
+def test_the_more_a_run_loses_the_fewer_pay_and_more_the_more_there_is_to_compile(lost_time, operations, runs):
+    assert affordable_runs(lost_time, operations) == runs
 
 
 def test_the_other_program_is_compiled_when_half_of_the_runs_are_left():
@@ -17,11 +18,6 @@ def test_the_other_program_is_compiled_when_half_of_the_runs_are_left():
     assert not allowance.is_unlimited
     assert [allowance.spend() for _ in range(5)] == [False, False, True, False, False]
     assert allowance.left == 0
-
-
-def test_steps_pay_longer_the_more_operations_compute_their_elements():
-    assert [affordable_steps(3_000_000, n) for n in (2, 4, 100)] == [1, 2, 50]
-    assert [affordable_steps(n * 30_000_000, 80) for n in (1, 4, 5)] == [4, 1, 0]
 
 
 def test_steps_count_in_whatever_programs_they_run():

@@ -204,7 +204,7 @@ def test_an_entry_calls_nothing_but_jax(folder, tmp_path):
 
 def test_a_quick_start_is_the_same_with_stored_executables(monkeypatch):
     """First the quick version, for as many runs as in the process that compiled it, then the thorough one."""
-    monkeypatch.setattr("cntkjax.engine.run.quick_starts.QUICK_ELEMENTS", 12)
+    monkeypatch.setattr("cntkjax.engine.run.quick_starts.LOST_TIME_OF_AN_OPERATION", 6)  # 12 elements
     for is_stored in (False, True):
         negate = Executables(lambda x: captured(-x), quick_start=True, computation=Computation(lambda: "-"))
         used = []
@@ -336,10 +336,10 @@ def test_the_options_of_the_compiler_are_described_once_for_all_programs():
         nonlocal count
         count += event == "call" and frame.f_code is descriptions._describe.__code__
 
-    first = stored_executables.key_of_computation("a program", inputs)
+    first = stored_executables.key_of_computation("a program", inputs, quickly=False)
     sys.setprofile(profile)
     try:
-        second = stored_executables.key_of_computation("another program", inputs)
+        second = stored_executables.key_of_computation("another program", inputs, quickly=False)
     finally:
         sys.setprofile(None)
     assert first != second

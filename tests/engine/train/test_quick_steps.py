@@ -15,7 +15,7 @@ QUICK_STEPS = 4
 def few_quick_steps(tmp_path, monkeypatch):
     """Whatever its size, a program is compiled quickly for the steps up to the fourth; nothing is stored before."""
     monkeypatch.setenv("CNTKJAX_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(compiling, "affordable_steps", lambda elements, operations: QUICK_STEPS)
+    monkeypatch.setattr(compiling, "affordable_runs", lambda lost_time, operations: QUICK_STEPS)
 
 
 class Training:

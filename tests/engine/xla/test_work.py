@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from cntkjax.engine.xla.work import elements, largest_sum, operations, stores_in_loops
+from cntkjax.engine.xla.work import elements, largest_sum, lost_time, operations, stores_in_loops
 
 
 def count(f, *arguments):
@@ -22,6 +22,25 @@ def test_products_count_in_convolutions_that_no_library_computes():
         for dtype, products in (("float32", 1), ("float64", 2 * 3 * 3)):
             x, w = jnp.ones((1, 2, 8, 8), dtype), jnp.ones((4, 2, 3, 3), dtype)
             assert count(lambda x, w: lax.conv(x, w, (1, 1), "VALID"), x, w) == 4 * 6 * 6 * products
+
+
+def lost(f, *arguments):
+    return lost_time(jax.make_jaxpr(f)(*arguments).jaxpr)
+
+
+def test_an_operation_loses_time_where_llvm_compiles_it():
+    x = jnp.ones((40, 40))
+    assert lost(lax.dot, x, x) == lost(lambda x: lax.reduce_sum(x, (1,)), x) == 0
+    assert 0 < lost(lax.add, x, x) < lost(lax.max, x, x) < lost(lax.tanh, x)
+
+
+def test_time_is_lost_for_each_element_of_windows_and_each_step_of_loops():
+    def windows(size):
+        return lambda x: lax.reduce_window(x, 0.0, lax.add, (size, size), (size, size), "VALID")
+
+    assert lost(windows(2), jnp.ones((8, 8))) == lost(windows(4), jnp.ones((8, 8))) > 0
+    steps = {n: lambda x, n=n: lax.scan(lambda c, _: (lax.tanh(c), None), x, length=n) for n in (1, 7)}
+    assert lost(steps[7], jnp.ones(4)) == 7 * lost(steps[1], jnp.ones(4)) > 0
 
 
 def test_functions_inside_are_counted():

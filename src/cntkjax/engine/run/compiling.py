@@ -37,9 +37,9 @@ from ..xla.nvidia import warn_of_unused_gpus
 from ..xla.platform import lowering
 from ..xla.private_names import available, c_function, called_functions, forget_traces, shared_context
 from ..xla.versions import double_precision, option, options
-from ..xla.work import elements, largest_sum, operations, stores_in_loops
+from ..xla.work import elements, largest_sum, lost_time, operations, stores_in_loops
 from .compilations import Compilation, Subject, announced, record
-from .quick_starts import Allowance, affordable_runs, affordable_steps
+from .quick_starts import Allowance, affordable_runs
 from .stored_executables import (
     Stored,
     key_of_computation,
@@ -75,11 +75,19 @@ _OPTIONS = attrgetter(*{
 }.intersection(options()))
 
 
+class Choice(NamedTuple):
+    """Options of XLA for a program: those of all optimizations, and quick ones, by which it may run so often (or 0)."""
+
+    thorough: dict[str, str]
+    quick: dict[str, str]
+    runs: int
+
+
 class Lowered(NamedTuple):
-    """What was compiled quickly, and will be thoroughly, by these options. `description`: that of the computation."""
+    """A program that can be compiled in both ways. `description`: that of the computation."""
 
     program: jax.stages.Lowered
-    options: Mapping[str, str]
+    choice: Choice
     description: str | None
 
 
@@ -90,7 +98,7 @@ class Executable:
     `run` is a function in C, so no bytecode runs between the computation and what keeps its outputs, except when it is
     called for the first time: then `has_run` is false. `seconds`: how long it took to compile, in this process or, if
     it is `stored`, in an earlier one. `needs`: what it takes of the device's memory, for the error where that is not
-    enough. `allowance`: how often it may run. `lowered`: what its successor in a training is compiled from.
+    enough. `allowance`: how often it may run. `lowered`: what its successor is compiled from.
     `last_use`: larger for what was used later.
     """
 
@@ -140,21 +148,20 @@ class Compiler:
         with double_precision(self._is_double):
             return _OPTIONS(jax.config)
 
-    def _description(self, quickly: bool) -> str | None:
-        """A digest of what is computed, and how, which is equal in all processes; None if there is none."""
+    def _description(self) -> str | None:
+        """A digest of what is computed, which is equal in all processes; None if there is none."""
         try:
-            return digest(self.computation.description(), quickly)
+            return digest(self.computation.description())
         except NoDescription:
             return None
 
     def prepare(
-        self, inputs: Inputs, quickly: bool = False, in_background: bool = False, step: int | None = None,
-        before: Executable | None = None,
+        self, inputs: Inputs, run: int | None = None, in_background: bool = False, before: Executable | None = None
     ) -> Executable:
         """A new executable: compiled, or loaded if an earlier process has compiled it.
 
-        `quickly`: if its size allows it, and the number of the training's `step`, if it is for one. `before`: that
-        whose place it will take.
+        `run`: the number of the run, or of the training's step, that it is for. Then it is compiled quickly if it may
+        run as often as that; without a number, thoroughly. `before`: that whose place it will take.
         """
         if option("jax_disable_jit"):
             return Executable(self.jitted, 0.0, stored=False)
@@ -162,8 +169,7 @@ class Compiler:
         warn_of_unused_gpus()
         begin, text = time.perf_counter(), self._text(inputs)
         with double_precision(self._is_double), ExitStack() if in_background else self.announced(inputs):
-            lowered = None if before is None else before.lowered
-            executable, is_stored, lowered = self._executable(inputs, quickly, step, lowered)
+            executable, is_stored, lowered = self._executable(inputs, run, None if before is None else before.lowered)
             function = _CALLING.attempt(c_function, executable.compiled) if available().calls else None
         _TIDYING.attempt(count_program)
         seconds, line = time.perf_counter() - begin, "" if in_background else user_line()
@@ -171,33 +177,35 @@ class Compiler:
         record(Compilation(text, seconds, is_stored, in_background, size, line, executable.seconds))
         prepared = Executable(
             function or self.jitted, executable.seconds, is_stored, partial(needs, executable.compiled),
-            allowance=Allowance.of(executable.runs), lowered=lowered if executable.runs and step is not None else None,
+            allowance=Allowance.of(executable.runs), lowered=lowered if executable.runs else None,
         )
         self.computation.compiled(inputs, prepared)
         return prepared
 
     def _executable(
-        self, inputs: Inputs, quickly: bool, step: int | None, lowered: Lowered | None
+        self, inputs: Inputs, run: int | None, lowered: Lowered | None
     ) -> tuple[Stored, bool, Lowered | None]:
         """An executable, whether it was stored, and what it was compiled from; `lowered`: what it may be."""
-        description = _DESCRIBING.attempt(self._description, quickly)
-        key = description and _DESCRIBING.attempt(key_of_computation, description, inputs)
-        stored = load_computation(key, inputs)
-        if stored and step is not None and 0 < stored.runs < step:
-            return self._executable(inputs, False, step, lowered)
+        description = _DESCRIBING.attempt(self._description)
+        stored = load_computation(self._key(description, inputs, run), inputs)
+        if stored and _is_late(run, stored.runs):
+            run, stored = None, load_computation(self._key(description, inputs, None), inputs)
         if stored:
             return stored, True, None
         begin = time.perf_counter()
-        if lowered is not None and lowered.description == description:
-            executable, is_stored = self._compile(lowered.program, inputs, lowered.options, 0, begin)
-        else:
-            executable, is_stored, lowered, is_late = self._trace_and_compile(inputs, quickly, step, begin)
-            if is_late:
-                quickly, description = False, lowered.description
-                key = description and _DESCRIBING.attempt(key_of_computation, description, inputs)
-        if description == _DESCRIBING.attempt(self._description, quickly):  # nobody has edited the graph
-            save_computation(key, executable)
+        if lowered is None or lowered.description != description:
+            lowered = self._lowered(inputs, description)
+        runs = 0 if run is None else lowered.choice.runs
+        if _is_late(run, runs):
+            run, runs = None, 0
+        options = lowered.choice.quick if runs else lowered.choice.thorough
+        executable, is_stored = self._compile(lowered.program, inputs, options, runs, begin)
+        if description == _DESCRIBING.attempt(self._description):  # nobody has edited the graph
+            save_computation(self._key(description, inputs, run), executable)
         return executable, is_stored, lowered
+
+    def _key(self, description: str | None, inputs: Inputs, run: int | None) -> str | None:
+        return description and _DESCRIBING.attempt(key_of_computation, description, inputs, run is not None)
 
     def _text(self, inputs: Inputs) -> str:
         return _REPORTING.attempt(self.computation.text, inputs, otherwise="a program")
@@ -217,33 +225,22 @@ class Compiler:
         """
         return jax.jit(partial(function), **self._jit_options)
 
-    def _trace_and_compile(
-        self, inputs: Inputs, quickly: bool, step: int | None, begin: float
-    ) -> tuple[Stored, bool, Lowered, bool]:
-        """The executable of the program that the function is traced to, whether it was stored, and the program.
-
-        At last, whether it would have been compiled quickly for an earlier step.
-        """
-        description = None if step is None else _DESCRIBING.attempt(self._description, False)
+    def _lowered(self, inputs: Inputs, description: str | None) -> Lowered:
+        """The program that the function is traced to."""
         if next(_traces) % _KEPT_TRACES == 0:
             _TIDYING.attempt(forget_traces)
         traced = self._newly_jitted(self._function).trace(*inputs)
         traced = _BOUNDING.attempt(self._bounded, traced, inputs, otherwise=traced)
         jaxpr, consts = traced.jaxpr.jaxpr, traced.jaxpr.consts
         size = operations(jaxpr)
-        options, runs = _CHOOSING.attempt(self._chosen_options, jaxpr, size, quickly, step, otherwise=({}, 0))
-        is_late = 0 < runs < (step or 1)
-        later: dict[str, str] = {}
-        if step is not None:
-            later, _ = _CHOOSING.attempt(self._chosen_options, jaxpr, size, False, otherwise=({}, 0))
+        choice = _CHOOSING.attempt(self._choice, jaxpr, size, otherwise=Choice({}, {}, 0))
         with ExitStack() as scope:
             if max(size, sum(map(np.size, consts))) <= _SMALL_OPERATIONS:  # few things are left of it in the context
                 _SHARING.attempt(scope.enter_context, shared_context())
-            lowered = traced.lower()
+            program = traced.lower()
             if lowering().onednn:
-                _REWRITING.attempt(rewrite, lowered)
-            compiled = self._compile(lowered, inputs, options, 0 if is_late else runs, begin)
-            return *compiled, Lowered(lowered, later, description), is_late
+                _REWRITING.attempt(rewrite, program)
+        return Lowered(program, choice, description)
 
     def _compile(
         self, lowered: jax.stages.Lowered, inputs: Inputs, options: Mapping[str, str], runs: int, begin: float
@@ -264,11 +261,13 @@ class Compiler:
         function = bounded(traced)
         return traced if function is None else self._newly_jitted(function).trace(*inputs)
 
-    def _chosen_options(
-        self, jaxpr: Jaxpr, size: int, quickly: bool, step: int | None = None
-    ) -> tuple[dict[str, str], int]:
-        options, runs = _options_for(jaxpr, size, quickly, self.computation.options, step)
-        return options | (collective_options() if self._communicates else {}), runs
+    def _choice(self, jaxpr: Jaxpr, size: int) -> Choice:
+        more = collective_options() if self._communicates else {}
+        if self.computation.options is None:
+            choice = _choice_for(jaxpr, size)
+        else:
+            choice = Choice(self.computation.options() | _needed_options(jaxpr), {}, 0)
+        return choice._replace(thorough=choice.thorough | more, quick=choice.quick | more)
 
     def _compiled_by_default(self, inputs: Inputs) -> jax.stages.Compiled:
         """The executable that XLA makes without options that are for speed, which `jitted` has none of from now on."""
@@ -277,26 +276,25 @@ class Compiler:
         return self._newly_jitted(self._function).trace(*inputs).lower().compile()
 
 
-def _options_for(
-    jaxpr: Jaxpr, size: int, quickly: bool, fixed: Callable[[], dict[str, str]] | None, step: int | None = None
-) -> tuple[dict[str, str], int]:
-    """The options to compile a trace with, and how often it may run, or until which step, if it is compiled quickly.
+def _is_late(run: int | None, runs: int) -> bool:
+    """Whether what may run so often, as it is compiled quickly, is too late for this run."""
+    return run is not None and 0 < runs < run
 
-    That is 0 for a larger one. `size`: the number of its operations. Sizes decide, unless the options are `fixed`, so a
-    trace is compiled in the same way in each process: training resumes bit for bit.
+
+def _choice_for(jaxpr: Jaxpr, size: int) -> Choice:
+    """The options to compile a trace with; `size`: the number of its operations.
+
+    Sizes alone decide, so a trace is compiled in the same way in each process: training resumes bit for bit.
     """
-    computed = elements(jaxpr)
-    quick = quick_options() if quickly else {}
-    more = large_sum_options() if largest_sum(jaxpr) > LARGE_SUM else {}
-    more |= loop_barrier_options() if stores_in_loops(jaxpr) else {}
-    if fixed is not None:
-        return fixed() | more, 0
-    is_small = computed <= _SMALL_ELEMENTS and size <= _SMALL_OPERATIONS
-    thorough = small_options() if is_small else compiler_options()
-    if not quick:
-        return thorough | more, 0
-    runs = affordable_runs(computed) if step is None else affordable_steps(computed, size)
-    return (quick if runs >= (step or 1) else thorough) | more, runs
+    is_small = elements(jaxpr) <= _SMALL_ELEMENTS and size <= _SMALL_OPERATIONS
+    thorough, quick, more = small_options() if is_small else compiler_options(), quick_options(), _needed_options(jaxpr)
+    return Choice(thorough | more, quick | more, affordable_runs(lost_time(jaxpr), size) if quick else 0)
+
+
+def _needed_options(jaxpr: Jaxpr) -> dict[str, str]:
+    """Options that what a trace computes needs."""
+    sums = large_sum_options() if largest_sum(jaxpr) > LARGE_SUM else {}
+    return sums | (loop_barrier_options() if stores_in_loops(jaxpr) else {})
 
 
 def _compiled(lowered: jax.stages.Lowered, options: Mapping[str, str]) -> jax.stages.Compiled:

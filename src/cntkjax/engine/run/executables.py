@@ -34,8 +34,8 @@ class Executables:
 
     `jit_options`: of `jax.jit`; the first input may be donated. `is_double`: whether jax has to keep float64.
     `quick_start`: what is needed now is compiled quickly, and again with all optimizations when the runs of the first
-    version have taken as much longer as that takes (see `quick_starts.py`). `communicates`: with other
-    devices, while it computes. Threads may share an object. Of many, those that ran last are kept.
+    version have taken as much longer as that takes (see `quick_starts.py`). `communicates`: with other devices, while
+    it computes. Threads may share an object. Of many, those that ran last are kept.
     """
 
     def __init__(
@@ -168,8 +168,10 @@ class Executables:
         executable = self.ready(signature, step)
         if executable is None:
             before = self._executables.get(key)
-            quickly = (self._quick_start or step is not None) and before is None
-            executable = self.compiler.prepare(inputs, quickly, step=step, before=before)
+            run = step or 1 if before is None and (self._quick_start or step is not None) else None
+            executable = self.compiler.prepare(inputs, run, before=before)
+            if step is None:  # trainings go on, but few evaluations run so often as to need the other version
+                executable.lowered = None
             self._add(key, executable)
         return executable
 
@@ -196,7 +198,7 @@ class Executables:
                 with matmul_precision():
                     if self.compiler.options() != options:
                         raise RuntimeError("options of jax that are set in one thread only")
-                    return self.compiler.prepare(shapes, step is not None, True, step, existing)
+                    return self.compiler.prepare(shapes, step, in_background=True, before=existing)
 
             self._pending[key] = future = compilations.submit(_COMPILING.attempt, prepare)
         future.add_done_callback(lambda done: self._take(key, done))

@@ -9,26 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-# What a program that was compiled quickly may compute, in elements of the results of its operations. On two cores of an
-# Intel Xeon compiling it thoroughly pays from 1e8 elements (an LSTM of 128 cells) to 2e9 (a convolutional network).
-QUICK_ELEMENTS = 200_000_000
-
-# The same for the first steps of a training, for each of its operations: compiling one thoroughly takes 3 ms of
-# processor time longer, and computing an element 2 ns less where it matters, as in the gradients of pooling and dropout
-# (a network for digits; two cores of an Intel Xeon), so a training that goes on loses at most about what a short one
-# saves; and next to nothing in recurrences, where it loses less.
-QUICK_ELEMENTS_OF_AN_OPERATION = 1_500_000
+# What a program that was compiled quickly may lose for each of its operations, in nanoseconds: compiling one thoroughly
+# takes 2 to 3 ms of processor time longer (two cores of an Intel Xeon). So work that goes on loses what other work
+# saves that ends early.
+LOST_TIME_OF_AN_OPERATION = 2_000_000
 
 
+def affordable_runs(lost_time: float, operations: int) -> int:
+    """How often a program may run if it was compiled quickly, in training until which step; 0: it is not worth it.
 
-def affordable_runs(elements: int) -> int:
-    """How often a program that computes this many elements may run if it was compiled quickly; 0: not worth it."""
-    return QUICK_ELEMENTS // max(1, elements)
-
-
-def affordable_steps(elements: int, operations: int) -> int:
-    """The last step of a training for which a program of this size is to be compiled quickly; 0: not worth it."""
-    return QUICK_ELEMENTS_OF_AN_OPERATION * operations // max(1, elements)
+    `lost_time`: what a run takes longer then, in nanoseconds.
+    """
+    return int(LOST_TIME_OF_AN_OPERATION * operations / max(1, lost_time))
 
 
 @dataclass
@@ -65,4 +57,4 @@ class Allowance:
         return True
 
 
-__all__ = ["QUICK_ELEMENTS", "QUICK_ELEMENTS_OF_AN_OPERATION", "Allowance", "affordable_runs", "affordable_steps"]
+__all__ = ["LOST_TIME_OF_AN_OPERATION", "Allowance", "affordable_runs"]

@@ -55,15 +55,15 @@ _SECONDS = Struct("<d")
 _unsaved: dict[str, Future[None]] = {}  # entries that are being written
 
 
-def key_of_computation(description: str, inputs: PyTree) -> str | None:
+def key_of_computation(description: str, inputs: PyTree, quickly: bool) -> str | None:
     """The key of what a computation is compiled to for such inputs; None if no stored executable takes them.
 
-    `description`: a digest of what it computes, which is equal in all processes.
+    `description`: a digest of what it computes, which is equal in all processes. `quickly`: if its size allows it.
     """
     leaves, structure = jax.tree.flatten(inputs)
     text = str(structure)
     options = [_of_options(tuple(each.items())) for each in (compiler_options(), small_options(), quick_options())]
-    return None if " at 0x" in text else _key(leaves, description, text, options, code())
+    return None if " at 0x" in text else _key(leaves, description, quickly, text, options, code())
 
 
 def key_of_program(lowered: jax.stages.Lowered, inputs: PyTree, options: Mapping[str, str]) -> str | None:

@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jax.extend.core import Jaxpr, JaxprEqn  # slow to import
 
 LOOPS = {"scan": "jaxpr", "while": "body_jaxpr"}  # to the parameter with what they compute in a step
+
+# What an element of a result takes longer, in nanoseconds, if LLVM does not optimize (two cores of an Intel Xeon): what
+# libraries compute, or XLA's kernels for sums, does not; most others take 1.5.
+_OTHERWISE = 1.5
+_LOST_TIME = {
+    name: time
+    for time, names in {
+        0.0: "dot_general reduce_sum reduce_max reduce_min reshape squeeze expand_dims top_k rng_bit_generator",
+        0.5: "add sub mul neg abs integer_pow add_any broadcast_in_dim iota transpose",
+        4.0: "sqrt rsqrt conv_general_dilated pad",
+        9.0: "exp exp2 expm1 log log1p tanh logistic pow erf argmax argmin",
+        40.0: "cumsum cumprod cummax cummin select_and_scatter_add",
+        50.0: "random_bits threefry2x32",
+        90.0: "sort",
+    }.items()
+    for name in names.split()
+}
+_LOST_TIME_OF_A_PRODUCT = 20.0  # in convolutions that no library computes
+_LOST_TIME_OF_A_WINDOW = 2.0  # for each element in it, where windows are summed or their maxima taken
 
 
 def elements(jaxpr: Jaxpr) -> int:
@@ -17,7 +37,12 @@ def elements(jaxpr: Jaxpr) -> int:
     Matrix products and convolutions count their results only: they are computed by libraries, but for convolutions in
     double precision, whose products count.
     """
-    return sum(_elements(eqn) for eqn in jaxpr.eqns)
+    return sum(size * _products(eqn) for eqn, size in _results(jaxpr))
+
+
+def lost_time(jaxpr: Jaxpr) -> float:
+    """How many nanoseconds longer it takes to compute a trace once if LLVM's optimizations are left out, about."""
+    return sum(size * _lost_time(eqn) for eqn, size in _results(jaxpr))
 
 
 def operations(jaxpr: Jaxpr) -> int:
@@ -44,11 +69,21 @@ def _largest_sum(eqn: JaxprEqn) -> int:
     return max([own, *map(largest_sum, _inner(eqn))])
 
 
-def _elements(eqn: JaxprEqn) -> int:
-    inner = list(_inner(eqn))
-    if inner:
-        return _steps(eqn) * sum(map(elements, inner))
-    return sum(getattr(v.aval, "size", 1) for v in eqn.outvars) * _products(eqn)
+def _results(jaxpr: Jaxpr) -> Iterator[tuple[JaxprEqn, int]]:
+    """All operations of a trace with the number of elements that they compute, in all steps of their loops."""
+    for eqn in jaxpr.eqns:
+        inner = list(_inner(eqn))
+        if not inner:
+            yield eqn, sum(getattr(v.aval, "size", 1) for v in eqn.outvars)
+        for each in inner:
+            yield from ((operation, size * _steps(eqn)) for operation, size in _results(each))
+
+
+def _lost_time(eqn: JaxprEqn) -> float:
+    if eqn.primitive.name.startswith("reduce_window"):
+        return _LOST_TIME_OF_A_WINDOW * prod(eqn.params["window_dimensions"])
+    products = _products(eqn)
+    return _LOST_TIME_OF_A_PRODUCT * products if products > 1 else _LOST_TIME.get(eqn.primitive.name, _OTHERWISE)
 
 
 def _products(eqn: JaxprEqn) -> int:
