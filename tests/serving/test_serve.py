@@ -254,7 +254,10 @@ def test_a_client_that_goes_away_is_no_failure_of_the_server(tmp_path):
             client.shutdown(socket.SHUT_WR)
             while client.recv(4096):
                 pass
-        metrics = server.request("GET", "/metrics")[1].decode()
+        end = time.monotonic() + 20
+        while "_requests_total{" not in (metrics := server.request("GET", "/metrics")[1].decode()):
+            assert time.monotonic() < end, metrics
+            time.sleep(0.05)
         assert 'cntkjax_requests_total{model="scaled",status="499"} 1.0' in metrics
         assert "Traceback" not in server.log.read_text()
     finally:

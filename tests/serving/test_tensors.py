@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import cntkjax as C
+from cntkjax.serving.models import Batching, Loaded
 from cntkjax.serving.tensors import BadRequest, Query, decoded, description, encoded
 
 X, S = C.input_variable((2, 3), name="x"), C.sequence.input_variable(2, dtype=np.float64, name="s")
@@ -80,6 +81,41 @@ def test_bytes_of_another_number_are_refused():
     head = body({"name": "x", "shape": [1, 2, 3], "datatype": "FP32", "parameters": {"binary_data_size": 8}})
     with pytest.raises(BadRequest, match=r"input 'x' has 8 bytes, and its shape \[1, 2, 3\] needs 24"):
         decoded(head + bytes(8), str(len(head)), {"x": X})
+
+
+WORDS = C.sequence.input_variable(50, is_sparse=True, name="x")
+
+
+@pytest.mark.parametrize("datatype", ["INT32", "INT64"])
+def test_a_sparse_input_takes_the_indices_of_one_hot_vectors(datatype):
+    indices = np.array([[3, 49, 0], [1, 1, 2]])
+    loaded = Loaded(C.layers.Recurrence(C.layers.GRU(2))(C.layers.Embedding(4)(WORDS)), Batching())
+    queries = [
+        body(request(shape=(2, 3), datatype=datatype, data=indices.tolist())),
+        body(request(shape=(2, 3, 50), data=np.eye(50)[indices].ravel())),
+    ]
+    by_index, dense = (loaded.submit(decoded(query, None, loaded.inputs)).result() for query in queries)
+    np.testing.assert_array_equal(by_index, dense)
+    raw = indices.astype({"INT32": "<i4", "INT64": "<i8"}[datatype]).tobytes()
+    head = json.dumps({"inputs": [{"name": "x", "shape": [2, 3], "datatype": datatype,
+                                   "parameters": {"binary_data_size": len(raw)}}]}).encode()
+    value = decoded(head + raw, str(len(head)), {"x": WORDS}).tensors["x"]
+    assert [sequence.indices.tolist() for sequence in value.as_sequences(WORDS)] == indices.tolist()
+
+
+@pytest.mark.parametrize(("more", "says"), [
+    ({"data": [0, 50]}, "input 'x' takes indices from 0 to 49, and the request has 0 to 50"),
+    ({"data": [-1, 2]}, "from 0 to 49, and the request has -1 to 2"),
+    ({"data": [0, 1 << 40]}, "from 0 to 49, and the request has 0 to 1099511627776"),
+    ({"data": [0, 1.0]}, '"data" has to be a list of integers'),
+    ({"data": [0, 1], "shape": [2]}, r"has the shape \[-1, -1\], and the request has \[2\]"),
+])
+def test_mistakes_in_indices_are_explained(more, says):
+    item = request(shape=(1, 2), datatype="INT32")
+    with pytest.raises(BadRequest, match=says):
+        decoded(body({**item, **more}), None, {"x": WORDS})
+    with pytest.raises(BadRequest, match="input 's' is FP64, and the request has 'INT32'"):
+        decoded(body({**item, "name": "s"}), None, {"s": S})
 
 
 @pytest.mark.parametrize("binary", [frozenset(), frozenset({"b"}), None])

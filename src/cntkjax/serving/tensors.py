@@ -9,13 +9,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ..core import Value
 from ..graph.variable import Edge
 
+Tensor: TypeAlias = "np.ndarray | Value"
+
 DATATYPES = {np.dtype(np.float16): "FP16", np.dtype(np.float32): "FP32", np.dtype(np.float64): "FP64"}
+INDICES: dict[str, np.dtype[Any]] = {"INT32": np.dtype(np.int32), "INT64": np.dtype(np.int64)}
 
 
 class BadRequest(ValueError):
@@ -26,7 +30,7 @@ class Query(NamedTuple):
     """A request: tensors by name, the names of the outputs (empty: all), and those which are sent as bytes."""
 
     id: str | None
-    tensors: Mapping[str, np.ndarray]
+    tensors: Mapping[str, Tensor]
     outputs: Sequence[str]
     binary: frozenset[str] | None  # None: all
 
@@ -53,7 +57,7 @@ def decoded(body: bytes, header_length: str | None, inputs: Mapping[str, Edge]) 
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"the request is not JSON: {error}") from None
     given = _items(request, "inputs")
-    tensors: dict[str, np.ndarray] = {}
+    tensors: dict[str, Tensor] = {}
     for item in given:
         name = item.get("name")
         if not isinstance(name, str) or name not in inputs or name in tensors:
@@ -117,15 +121,30 @@ def _size(name: str, size: object, available: int) -> int:
     return size
 
 
-def _tensor(name: str, variable: Edge, item: Mapping[str, Any], raw: bytes | None) -> np.ndarray:
-    expected, shape, dtype = description(name, variable), item.get("shape"), np.dtype(variable.dtype)
-    if item.get("datatype") != expected["datatype"]:
-        raise BadRequest(f"input {name!r} is {expected['datatype']}, and the request has {item.get('datatype')!r}")
-    if not isinstance(shape, list) or not all(type(n) is int and n > 0 for n in shape) or not _fits(shape, variable):
-        raise BadRequest(f"input {name!r} has the shape {expected['shape']}, and the request has {shape!r:.200}")
+def _tensor(name: str, variable: Edge, item: Mapping[str, Any], raw: bytes | None) -> Tensor:
+    """The tensor of an input; of a sparse one whose samples are vectors also that of the indices where they are 1."""
+    dtype: np.dtype[Any] = np.dtype(variable.dtype)
+    datatype, dims = DATATYPES[dtype], dimensions(variable)
+    is_indices = variable.is_sparse and len(variable.shape) == 1 and item.get("datatype") in INDICES
+    if is_indices:
+        datatype, dims, dtype = item["datatype"], dims[:-1], INDICES[item["datatype"]]
+    if item.get("datatype") != datatype:
+        raise BadRequest(f"input {name!r} is {datatype}, and the request has {item.get('datatype')!r}")
+    array = _array(name, _shape(name, dims, item.get("shape")), dtype, item.get("data"), raw)
+    return _one_hot(name, variable, array) if is_indices else array
+
+
+def _shape(name: str, dims: Sequence[int], shape: object) -> list[int]:
+    is_shape = isinstance(shape, list) and all(type(n) is int and n > 0 for n in shape) and len(shape) == len(dims)
+    if not (is_shape and all(d in (-1, n) for d, n in zip(dims, shape, strict=True))):  # type: ignore[call-overload]
+        raise BadRequest(f"input {name!r} has the shape {dims}, and the request has {shape!r:.200}")
+    return shape  # type: ignore[return-value]
+
+
+def _array(name: str, shape: Sequence[int], dtype: np.dtype[Any], data: object, raw: bytes | None) -> np.ndarray:
     size = prod(shape)
     if raw is None:
-        array = _numbers(name, item.get("data"), dtype)
+        array = _numbers(name, data, dtype)
         if array.size != size:
             raise BadRequest(f"input {name!r} has {array.size} numbers, and its shape {shape} needs {size}")
         return array.reshape(shape)
@@ -139,14 +158,17 @@ def _numbers(name: str, data: object, dtype: np.dtype[Any]) -> np.ndarray:
         array = np.asarray(data)
     except (ValueError, RecursionError):
         array = np.asarray(None)
-    if not isinstance(data, list) or array.dtype.kind not in "iuf":
-        raise BadRequest(f'input {name!r}: "data" has to be a list of numbers')
-    return array.astype(dtype)
+    if not isinstance(data, list) or array.dtype.kind not in ("iu" if dtype.kind == "i" else "iuf"):
+        raise BadRequest(f'input {name!r}: "data" has to be a list of {"integers" if dtype.kind == "i" else "numbers"}')
+    return array.astype(np.int64 if dtype.kind == "i" else dtype)  # the range of indices is checked next
 
 
-def _fits(shape: Sequence[int], variable: Edge) -> bool:
-    expected = dimensions(variable)
-    return len(shape) == len(expected) and all(e in (-1, n) for n, e in zip(shape, expected, strict=True))
+def _one_hot(name: str, variable: Edge, indices: np.ndarray) -> Value:
+    (width,) = variable.shape
+    if not 0 <= indices.min() <= indices.max() < width:
+        given = f"{indices.min()} to {indices.max()}"
+        raise BadRequest(f"input {name!r} takes indices from 0 to {width - 1}, and the request has {given}")
+    return Value.one_hot(indices, width, variable.dtype)
 
 
 def _names(names: object) -> str:
