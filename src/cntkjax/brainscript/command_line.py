@@ -13,9 +13,9 @@ from ..sgd import ConfigError
 from ..sgd.keys import nearest
 from .actions.running import run_commands
 from .configuration import Block, load
-from .configuration.files import COMMAND_LINE
 from .describe import describe
 from .log import Log
+from .source import COMMAND_LINE
 
 _TOP_LEVEL = (
     "command", "precision", "deviceId", "modelPath", "stderr", "currentDirectory", "parallelTrain", "profilerEnabled",

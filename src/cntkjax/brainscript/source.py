@@ -13,6 +13,7 @@ from pathlib import Path
 from ..sgd import ConfigError
 from ..sgd.keys import nearest
 
+COMMAND_LINE = "the command line"  # the name of a text that is an argument
 _NOT_STRUCTURE = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'|(?<![^\s])#[^\n]*|(?<![^\s])//(?=[ \t])[^\n]*")
 _CLOSING = {"{": "}", "[": "]", "(": ")"}
 _BRACKET = re.compile(r"[][(){}]")
@@ -170,4 +171,4 @@ def content_of(path: Path) -> str:
     return path.read_bytes().decode("utf-8-sig", errors="replace").replace("\r\n", "\n").replace("\r", "\n")
 
 
-__all__ = ["ConfigError", "Place", "Text", "content_of", "local_path", "new_file"]
+__all__ = ["COMMAND_LINE", "ConfigError", "Place", "Text", "content_of", "local_path", "new_file"]

@@ -48,6 +48,12 @@ def test_names_are_replaced_where_they_are_used(tmp_path):
     assert read(tmp_path, text).block("b").block("c").text("a") == "123"  # of the block around
 
 
+def test_what_the_command_line_assigns_is_meant_by_a_name_also_where_a_block_has_a_key_of_it(tmp_path):
+    """CNTK's log of ParallelTraining/AsynchronousSGD, with the argument epochsize=12."""
+    text = "epochsize = 5\nSGD = [ epochSize = 0 ; maxEpochs = $epochsize$ ]"
+    assert read(tmp_path, text, "epochsize=12").block("SGD").integer("maxEpochs") == 12
+
+
 def test_names_may_begin_with_a_digit(tmp_path):
     root = read(tmp_path, "1x1 = [\n  3DotsExpansion = $2nd$ ]\n2nd = 2")
     assert root.block("1x1").integer("3dotsExpansion") == 2

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ...sgd import ConfigError
 from ...sgd.keys import nearest
-from ..source import Place, Text, content_of, local_path
+from ..source import COMMAND_LINE, Place, Text, content_of, local_path
 from .parsing import Entry, assignments, elements, inside, unquoted, within_quotes
 
 _REFERENCE = re.compile(r"\$(\w+)\$")
@@ -153,7 +153,9 @@ class Block:
         return Text(text.name, "".join([*content, text.content[end:]]), text.origin, tuple(pieces))
 
     def _referred(self, match: re.Match[str], text: Text) -> Text:
-        value = self.get(match[1])
+        *_, outermost = self.scopes()  # what the command line says counts first: CNTK's log of AsynchronousSGD
+        given = outermost._entries.get(match[1].lower(), ())
+        value = (outermost if given and given[-1].place.text.name == COMMAND_LINE else self).get(match[1])
         if value is None:
             names = [name for scope in self.scopes() for name in scope._entries]
             guess = nearest(match[1], names)

@@ -6,11 +6,10 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ..source import Place, Text, content_of, local_path
+from ..source import COMMAND_LINE, Place, Text, content_of, local_path
 from .block import Block
 from .parsing import Entry, assignments
 
-COMMAND_LINE = "the command line"
 _DEPTH = 50  # of includes
 
 
