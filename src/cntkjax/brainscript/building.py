@@ -40,7 +40,7 @@ class Builder:
         self.names = names
         self.built: dict[int, Any] = {}
         self.axes: dict[Any, Any] = {}
-        self.sequential: set[Any] = set()
+        self.sequential: set[Any] = {""} if package.has_sequences else set()
 
     def build(self, nodes: Iterable[NetNode]) -> None:
         """Build nodes and what they depend on."""

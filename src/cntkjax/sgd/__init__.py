@@ -12,6 +12,7 @@ from types import ModuleType
 
 from .. import learners
 from ._block import SGD
+from ._moments import Moments, moments
 from ._observer import Observer
 from ._text import ConfigError
 from .history import Epoch, History
@@ -26,4 +27,4 @@ class _CallablePackage(ModuleType):
 sys.modules[__name__].__class__ = _CallablePackage
 __signature__ = inspect.signature(learners.sgd)
 
-__all__ = ["SGD", "ConfigError", "Epoch", "History", "Observer"]
+__all__ = ["SGD", "ConfigError", "Epoch", "History", "Moments", "Observer", "moments"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from ..logging import ProgressWriter
@@ -108,6 +109,7 @@ class SGD:
         cv_source: Data | None = None,
         progress_writers: ProgressWriter | Sequence[ProgressWriter] | None = None,
         model: Function | None = None,
+        rate_factors: Mapping[Variable, float] = MappingProxyType({}),
     ) -> History:
         """Train the parameters of a criterion, from the last checkpoint of this block's modelPath if there is one.
 
@@ -117,6 +119,7 @@ class SGD:
         `model_inputs_to_streams`: {argument: stream}, by default those of the same names.
         `cv_source`: data for tests after each epoch. `progress_writers`: by default a ``ProgressPrinter`` as the block
         describes. `model`: what is saved in modelPath, by default the criterion.
+        `rate_factors`: factors of the learning rate, by parameters: BrainScript's learningRateMultiplier.
 
         Returns: the history, one record for each epoch, those before a restart included.
         Errors: ConfigError for missing keys, before anything runs; ValueError for data that do not fit; RuntimeError
@@ -130,6 +133,8 @@ class SGD:
         >>> [round(epoch.loss, 2) for epoch in block.train(loss, (ones, 3 * ones), progress_writers=[])]
         [8.31, 4.22]
         """
-        run = BlockRun(self.settings, criterion, source, model_inputs_to_streams, cv_source, progress_writers, model)
-        return run.train()
+        return BlockRun(
+            self.settings, criterion, source, model_inputs_to_streams, cv_source, progress_writers, model,
+            factors=rate_factors,
+        ).train()
 

@@ -5,6 +5,7 @@ import runpy
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from cntkjax.brainscript.command_line import main
 from cntkjax.brainscript.port import program_of
@@ -41,6 +42,23 @@ NDL = """
         ce = CrossEntropyWithSoftmax(y, z, tag=criteria) ; errs = ErrorPrediction(y, z, tag=eval) ; OutputNodes = (z)
     ]
 """
+COUNTED = """
+    BrainScriptNetworkBuilder = {  # with a loop behind which sizes are unknown at first
+        x = Input {2} ; t = DynamicAxis {} ; y = Input {2, dynamicAxis=t}
+        count = BS.Loop.Count (x)
+        z = LinearLayer {2} (Splice (count : MeanVarNorm (x) : Constant (7)))
+        last = BS.Sequences.Last (z .* ParameterTensor {2, initValue=1, learningRateMultiplier=0.1})
+        ce = CrossEntropyWithSoftmax (y, last) ; errs = ClassificationError (y, last)
+        criterionNodes = (ce) ; evaluationNodes = (errs) ; outputNodes = (last)
+    }
+"""
+STEPS = """
+    BrainScriptNetworkBuilder = {  # of sequences, without an operation on them
+        x = Input {2} ; y = Input {2}
+        ce = SquareError (LinearLayer {2} (x), x) ; criterionNodes = (ce) ; outputNodes = (ce)
+    }
+"""
+NORMALIZED = "SimpleNetworkBuilder = [ layerSizes = 2:3:2 ; applyMeanVarNorm = true ; needPrior = true ]"
 SIMPLE = "SimpleNetworkBuilder = [ layerSizes = 2:3:2 ; applyMeanVarNorm = false ; needPrior = false ]"
 
 
@@ -58,22 +76,57 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("builder", [BRAINSCRIPT, NDL])
-def test_the_program_trains_to_the_numbers_of_the_configuration(folder, capfd, builder):
-    rows = (folder / "data.ctf").read_text().splitlines()
-    if builder is NDL:  # one step a sequence
-        (folder / "data.ctf").write_text("\n".join(rows[::2]) + "\n")
-    (folder / "a.cntk").write_text(CONFIGURATION.replace("{builder}", builder))
+def trained_by_both(folder, capfd, text):
+    """The losses of a configuration's epochs, and those of its program."""
+    (folder / "a.cntk").write_text(text)
     assert main(["configFile=a.cntk"]) == 0
     log = capfd.readouterr()
-    expected = [float(each) for each in re.findall(r"Finished Epoch.*?ce = ([\d.]+)", log.out + log.err)]
+    losses = re.findall(r"Finished Epoch.*?\[Training\] \w+ = ([\d.]+)", log.out + log.err)
     (folder / "model.dnn").unlink()
     for checkpoint in folder.glob("model.dnn.*"):
         checkpoint.unlink()
     (folder / "a.py").write_text(program_of(["configFile=a.cntk"]))
     runpy.run_path("a.py", run_name="__main__")
-    found = [float(each) for each in re.findall(r"Finished Epoch.*?loss = ([\d.]+)", capfd.readouterr().out)]
+    found = re.findall(r"Finished Epoch.*?loss = ([\d.]+)", capfd.readouterr().out)
+    return [float(each) for each in losses], [float(each) for each in found]
+
+
+@pytest.mark.parametrize("builder", [BRAINSCRIPT, NDL, COUNTED, STEPS, NORMALIZED])
+def test_the_program_trains_to_the_numbers_of_the_configuration(folder, capfd, builder):
+    rows = (folder / "data.ctf").read_text().splitlines()
+    if builder in (NDL, NORMALIZED):  # one step a sequence
+        (folder / "data.ctf").write_text("\n".join(rows[::2]) + "\n")
+    text = CONFIGURATION.replace("{builder}", builder)
+    if builder is NORMALIZED:
+        text = text.replace("[ x = [", "[ features = [ alias = x ;").replace("; y = [", "; labels = [")
+    expected, found = trained_by_both(folder, capfd, text)
     assert len(expected) == 2
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_keys_that_the_sgd_block_here_has_not_are_left_out_and_other_names_are_translated(folder, capfd):
+    keys = ("maxEpochs = 2 ; momentumPerSample = 0.9 ; perfTraceLevel = 0 ; ParallelTrain = [ parallelizationMethod = "
+            "BlockMomentumSGD ; BlockMomentumSGD = [ blockSizePerWorker = 8 ] ]")
+    text = CONFIGURATION.replace("{builder}", BRAINSCRIPT).replace("maxEpochs = 2", keys)
+    expected, found = trained_by_both(folder, capfd, text)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    settings = (folder / "a.py").read_text().partition("SETTINGS")[2]
+    assert "blockMomentumSGD = [\n            blockSize = 8\n        ]\n    ]\n]" in settings and "perf" not in settings
+
+
+def test_images_are_read_as_the_configuration_says(folder, capfd):
+    for i in range(6):
+        pixels = np.random.default_rng(i).integers(0, 255, (8, 8, 3), np.uint8)
+        Image.fromarray(pixels).save(folder / f"{i}.png")
+    (folder / "map.txt").write_text("".join(f"{i}.png\t{i % 2}\n" for i in range(6)))
+    reader = """
+        reader = { deserializers = ({ type = "ImageDeserializer" ; file = "map.txt"
+        input = { x = { transforms = ({ type = Scale ; width = 4 ; height = 4 ; channels = 3 } : { type = Transpose }) }
+        y = { labelDim = 2 } } }) }"""
+    network = BRAINSCRIPT.replace("Input {2, dynamicAxis=t}", "Input {(4:4:3)}")
+    network = network.replace("BS.Sequences.Last (state)", "h")
+    text = CONFIGURATION[: CONFIGURATION.index("    reader = [")].replace("{builder}", network) + reader + "\n]\n"
+    expected, found = trained_by_both(folder, capfd, text)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
@@ -106,10 +159,11 @@ def test_the_program_tests_on_the_data_of_the_validation_reader(folder):
     reader = CONFIGURATION[CONFIGURATION.index("    reader = ["):].rstrip()[:-1]
     text = CONFIGURATION.replace("    reader = [", reader.replace("reader", "cvReader", 1) + "    reader = [")
     (folder / "a.cntk").write_text(text.replace("{builder}", BRAINSCRIPT))
-    assert "data, model=model, cv_source=create_reader('data.ctf', max_sweeps=1))" in program_of(["configFile=a.cntk"])
+    program = program_of(["configFile=a.cntk"])
+    assert "create_reader(), model=model, cv_source=create_validation_reader())" in program
     (folder / "a.cntk").write_text(text.replace("{builder}", BRAINSCRIPT).replace("alias = label", "alias = other", 1))
-    with pytest.raises(ConfigError, match="cvReader has other inputs than reader"):
-        program_of(["configFile=a.cntk"])
+    assert "def create_validation_reader(max_sweeps=1)" in program_of(["configFile=a.cntk"])
+    assert "y=C.io.StreamDef(field='other', shape=2" in program_of(["configFile=a.cntk"])
 
 
 def test_the_program_of_a_network_by_sizes_makes_the_same_nodes(folder):
@@ -140,8 +194,8 @@ def test_the_command_prints_the_program(folder, capsys):
 
 @pytest.mark.parametrize(("change", "says"), [
     (("action = train", "action = test"), "no command that trains"),
-    (("CNTKTextFormatReader", "HTKMLFReader"), "only CNTKTextFormatReader"),
-    (("Input(2) ; y", "Input(2) ; m = Mean(x) ; y"), "computed from all data"),
+    (("CNTKTextFormatReader", "LMSequenceReader"), "cannot be written as a program"),
+    (("readerType", "truncated = true ; readerType"), "cannot be written as a program"),
     (("tag=criteria", "tag=output"), "No criterion node"),
 ])
 def test_what_no_program_can_say_is_an_error(folder, change, says):

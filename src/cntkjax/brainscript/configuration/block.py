@@ -6,6 +6,7 @@ import math
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 
 from ...sgd import ConfigError
@@ -13,6 +14,7 @@ from ...sgd.keys import nearest
 from ..source import COMMAND_LINE, Place, Text, content_of, local_path
 from .parsing import Entry, assignments, elements, inside, unquoted, within_quotes
 
+FILES_ARE_READ = ContextVar("whether files that are named have to be there", default=True)
 _REFERENCE = re.compile(r"\$(\w+)\$")
 _LARGEST = 2**22  # characters of a value after replacing ``$name$``
 
@@ -180,7 +182,7 @@ class Block:
     def existing_file(self, name: str) -> str:
         """The same of a file that is read. Errors: ConfigError too if it is not there."""
         path, value = self.file(name), self.get(name)
-        if value is not None and not os.path.exists(path):
+        if value is not None and not os.path.exists(path) and FILES_ARE_READ.get():
             folder = "" if os.path.isabs(path) else f"; relative names are those in {os.getcwd()}"
             raise value.at(0).error(f"there is no file {path}{folder}")
         return path
@@ -284,4 +286,4 @@ def _number(text: Text, name: str, whole: bool) -> float:
     return value
 
 
-__all__ = ["Block"]
+__all__ = ["FILES_ARE_READ", "Block"]

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import chdir
+from contextvars import copy_context
 from pathlib import Path
+from pprint import pformat
+from typing import Any
 
 from ...sgd import ConfigError
-from ...sgd.keys import KEYS
+from ...sgd.settings import shown
 from ..actions.building import built, command_blocks, has_builder
 from ..actions.session import Command
+from ..actions.sgd_block import settings_of
 from ..building import recorded
-from ..configuration import Block, load
+from ..configuration import FILES_ARE_READ, Block, load
 from ..library.package import PACKAGE
 from ..log import Log
 from ..network import Network
+from ..readers import description_of
 from .recorder import Recorder
+
+_WIDTH = 100  # of the lines of a dictionary
 
 
 def program_of(arguments: Sequence[str]) -> str:
@@ -32,7 +39,7 @@ def program_of(arguments: Sequence[str]) -> str:
         block = root.block(name)
         if block is not None and _trains(block):
             with chdir(folder or "."):
-                return _program(Command(block, Log()), name, folder)
+                return copy_context().run(_program, Command(block, Log()), name, folder)
     raise ConfigError("the configuration has no command that trains a network")
 
 
@@ -41,19 +48,23 @@ def _trains(block: Block) -> bool:
 
 
 def _program(command: Command, name: str, folder: str) -> str:
-    recorder = Recorder(PACKAGE)
+    FILES_ARE_READ.set(False)  # the program may be for another machine
+    recorder = Recorder(PACKAGE, _has_sequences(command.reader()))
     with recorded(recorder):
         network = built(command)
     precision = {"float": "float32", "double": "float64"}[command.precision]
+    measured = [node for _, node in network.statistics.values()]
+    named = dict.fromkeys([*_roles(network), *measured, *network.statistics, *network.rates])
+    sgd = "SGD, moments" if measured else "SGD"
     lines = [
         f'"""The command {name} of a configuration of CNTK\'s command line, as a Python program."""', "",
         *(["import os", ""] if folder else []),
-        "import cntk as C", "import numpy as np", "from cntkjax.sgd import SGD", "", "",
+        "import cntk as C", "import numpy as np", f"from cntkjax.sgd import {sgd}", "", "",
         "def create_network():", '    """The nodes of the network, by name."""',
         f"    with C.default_options(dtype=np.{precision}):", *(f"        {line}" for line in recorder.lines),
-        "    return {", *(f"        {each!r}: {recorder.text(network.nodes[each])}," for each in _roles(network)),
-        "    }",
-        "", "", *_reader(command), "", "", *_training(command, network, folder), "",
+        "    return {", *(f"        {each!r}: {recorder.text(network.nodes[each])}," for each in named), "    }",
+        "", "", *_readers(command), *_training(command, network, folder),
+        "",
     ]
     return "\n".join(lines)
 
@@ -63,31 +74,44 @@ def _roles(network: Network) -> list[str]:
     return list(dict.fromkeys(name for names in network.roles.values() for name in names))
 
 
-def _reader(command: Command) -> Iterator[str]:
-    """The function that opens the data."""
-    yield "def create_reader(path, max_sweeps=C.io.INFINITELY_REPEAT):"
-    yield '    """The data of a file in CNTK\'s text format."""'
-    yield "    streams = C.io.StreamDefs("
-    yield from _streams(command.reader())
-    shuffled = command.reader().text("randomize", "true").lower() not in ("false", "none")
-    yield "    )"
-    yield "    file = C.io.CTFDeserializer(path, streams)"
-    yield f"    return C.io.MinibatchSource(file, randomize={shuffled}, max_sweeps=max_sweeps)"
+def _readers(command: Command) -> Iterator[str]:
+    """The functions that open the data."""
+    yield from _reader("create_reader", "training", "C.io.INFINITELY_REPEAT", command.reader())
+    if (validation := command.block.block("cvReader")) is not None:
+        yield from _reader("create_validation_reader", "validation", "1", validation)
 
 
-def _streams(reader: Block) -> Iterator[str]:
-    """The streams of a reader."""
-    if reader.text("readerType", "").lower() != "cntktextformatreader":
-        raise ConfigError("only CNTKTextFormatReader can be written as a program: replace the reader, or train with "
-                          "cntkjax run")
-    inputs = reader.block("input")
-    assert inputs is not None
-    for entry in inputs:
-        stream = inputs.block(entry.name)
-        assert stream is not None
-        field = stream.text("alias", entry.name) if "alias" in stream else entry.name
-        size, sparse = stream.integer("dim"), stream.text("format", "dense").lower() == "sparse"
-        yield f"        {entry.name}=C.io.StreamDef(field={field!r}, shape={size}, is_sparse={sparse}),"
+def _reader(function: str, purpose: str, sweeps: str, block: Block) -> Iterator[str]:
+    yield f"def {function}(max_sweeps={sweeps}):"
+    yield f'    """The {purpose} data."""'
+    deserializers, options = description_of(block)
+    yield "    deserializers = ["
+    for each in deserializers:
+        yield from (f"        {line}" for line in _deserializer(each))
+    yield "    ]"
+    defaults = {"frame_mode": False, "randomization_seed": 0, "truncation_length": 0}
+    given = "".join(f", {key}={value!r}" for key, value in options.items() if value != defaults.get(key, "none"))
+    yield f"    return C.io.MinibatchSource(deserializers, max_sweeps=max_sweeps{given})"
+    yield from ("", "")
+
+
+def _deserializer(description: Any) -> Iterator[str]:
+    """The expression of a deserializer: a call for CNTK's text format, its dictionary for others."""
+    if description["type"] != "CNTKTextFormatDeserializer" or len(description) > 3:
+        yield from f"{pformat(_plain(description), width=_WIDTH, sort_dicts=False)},".split("\n")
+        return
+    yield f"C.io.CTFDeserializer({description['file']!r}, C.io.StreamDefs("
+    for name, stream in description["input"].items():
+        more = ", defines_mb_size=True" if stream.get("definesMBSize") else ""
+        yield (f"    {name}=C.io.StreamDef(field={stream['alias']!r}, shape={stream['dim']}, "
+               f"is_sparse={stream['format'] == 'sparse'}{more}),")
+    yield ")),"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _training(command: Command, network: Network, folder: str) -> Iterator[str]:
@@ -95,47 +119,57 @@ def _training(command: Command, network: Network, folder: str) -> Iterator[str]:
     criteria = [*network.roles["criterion"][:1], *network.roles["evaluation"]]
     if not network.roles["criterion"]:
         raise ConfigError("No criterion node was specified: the network has none; name one in criterionNodes")
-    if network.statistics:
-        raise ConfigError(f"{', '.join(network.statistics)} are computed from all data before training, which a "
-                          "program does not do: normalize the data, or train with cntkjax run")
-    validation = command.block.block("cvReader")
-    if validation is not None and [*_streams(validation)] != [*_streams(command.reader())]:
-        raise ConfigError("cvReader has other inputs than reader, which cannot be written as a program")
-    tests = f", cv_source=create_reader({validation.text('file')!r}, max_sweeps=1)" if validation is not None else ""
-    used = ", ".join(f"nodes[{name!r}]" for name in dict.fromkeys(criteria))
+    tests = ", cv_source=create_validation_reader()" if command.block.block("cvReader") is not None else ""
+    rates = ", ".join(f"nodes[{name!r}]: {rate!r}" for name, rate in network.rates.items())
+    factors = f", rate_factors={{{rates}}}" if rates else ""
     yield from ('SETTINGS = """', "SGD = [", *(f"    {line}" for line in _settings(command)), "]", '"""', "")
     yield 'if __name__ == "__main__":'
     if folder:
         yield f"    os.chdir({folder!r})"
     yield "    nodes = create_network()"
-    outputs = [name for name in _roles(network) if network.nodes[name].is_output]
-    yield f"    model = C.combine({[f'nodes[{name!r}]' for name in outputs]})".replace("\"", "")
-    yield f"    data = create_reader({command.reader().text('file')!r})"
-    yield f"    SGD.parse(SETTINGS).train([{used}], data, model=model{tests})"
+    measured = list(dict.fromkeys(node for _, node in network.statistics.values()))
+    if measured:
+        yield f"    statistics = moments([{_nodes(measured)}], create_reader(max_sweeps=1))"
+    for constant, (operation, node) in network.statistics.items():
+        part = "mean" if operation == "Mean" else "inverse_deviation"
+        yield f"    nodes[{constant!r}].value = statistics[{measured.index(node)}].{part}"
+    yield f"    model = C.combine([{_nodes(name for name in _roles(network) if network.nodes[name].is_output)}])"
+    yield f"    criteria = [{_nodes(dict.fromkeys(criteria))}]"
+    yield f"    SGD.parse(SETTINGS).train(criteria, create_reader(), model=model{tests}{factors})"
+
+
+def _nodes(names: Iterable[str]) -> str:
+    return ", ".join(f"nodes[{name!r}]" for name in names)
 
 
 def _settings(command: Command) -> Iterator[str]:
-    """The keys of the SGD block, those around it included."""
-    block = command.block.block("SGD")
-    if block is None:
-        raise command.block.missing("SGD")
-    yield f"modelPath = {str(Path(command.model_path))!r}"
-    given = {"modelpath"}
-    for entry in block:
-        given.add(entry.name.lower())
-        yield f"{entry.name} = {block.expanded(entry).without_comments().strip()}"
-    for key in KEYS:
-        value = _around(block, key.name)
-        if key.name.lower() not in given and value and key.name.lower() != "tracelevel":
-            yield f"{key.name} = {value}"
+    """What the SGD block says, that around it included."""
+    settings = settings_of(command.block, str(Path(command.model_path)), command.log)
+    opened: tuple[str, ...] = ()
+    for each in sorted(settings, key=lambda each: each.key.section):
+        section, text = each.key.section, shown(each.value)
+        if not settings.is_given(each.key.id) or text in (each.key.default, f'"{each.key.default}"'):
+            continue
+        common = next(i for i in range(len(section), -1, -1) if section[:i] == opened[:i])
+        yield from _closing(opened, common)
+        yield from (f"{'    ' * depth}{section[depth]} = [" for depth in range(common, len(section)))
+        yield f"{'    ' * len(section)}{each.key.name} = {text}"
+        opened = section
+    yield from _closing(opened, 0)
 
 
-def _around(block: Block, name: str) -> str:
-    """A simple value of a block around; nothing if there is none."""
-    value = None if block.outer is None else block.outer.get(name)
-    if value is None or value.content[:1] in ("[", "{"):
-        return ""
-    return value.without_comments().strip()
+def _closing(opened: tuple[str, ...], depth: int) -> Iterator[str]:
+    return (f"{'    ' * each}]" for each in range(len(opened) - 1, depth - 1, -1))
+
+
+def _has_sequences(block: Block) -> bool:
+    """Whether the rows of the data belong to sequences: the first one of a text file has an id."""
+    for description in description_of(block)[0]:
+        is_text = description["type"] == "CNTKTextFormatDeserializer" and not description.get("skipSequenceIds")
+        if is_text and Path(description["file"]).is_file():
+            with open(description["file"], encoding="utf-8-sig", errors="replace") as file:
+                return not file.readline().startswith("|")
+    return False
 
 
 __all__ = ["program_of"]

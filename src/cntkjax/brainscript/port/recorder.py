@@ -17,10 +17,13 @@ _LARGEST = 4096  # elements of an array that is written out
 
 
 class Recorder:
-    """Stands for the package; `lines` are the statements of the program."""
+    """Stands for the package; `lines` are the statements of the program.
 
-    def __init__(self, package: Any) -> None:
-        self._package = package
+    `has_sequences`: whether the data of all inputs are sequences.
+    """
+
+    def __init__(self, package: Any, has_sequences: bool) -> None:
+        self._package, self.has_sequences = package, has_sequences
         self.lines: list[str] = []
         self._texts: dict[int, str] = {}
         self._used: set[str] = {"C", "np"}
@@ -78,10 +81,12 @@ class Recorder:
         return found
 
     def connect(self, functions: list[Any], known: dict[Any, Any]) -> None:
-        """Close loops."""
+        """Close loops; what depends on them takes its shapes from there."""
+        used = {v for each in functions for v in each.root_function.inputs}
+        ends = [each for each in functions if not used.intersection(each.outputs)]
         self._package.connect(functions, known)
         pairs = ", ".join(f"{self.text(later)}: {self.text(value)}" for later, value in known.items())
-        self.lines.append(f"C.combine({self.text([*known.values()])}).replace_placeholders({{{pairs}}})")
+        self.lines.append(f"C.combine({self.text([*known.values(), *ends])}).replace_placeholders({{{pairs}}})")
 
     def read_matrix(self, path: str, dimensions: tuple[int, ...]) -> np.ndarray:
         """Initial values from a file."""

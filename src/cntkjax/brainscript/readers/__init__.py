@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .opening import Source, open_reader, pieces_of, streams_of
+from .opening import Source, description_of, open_reader, pieces_of, streams_of
 
-__all__ = ["Source", "open_reader", "pieces_of", "streams_of"]
+__all__ = ["Source", "description_of", "open_reader", "pieces_of", "streams_of"]

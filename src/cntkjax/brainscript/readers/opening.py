@@ -61,7 +61,11 @@ def open_reader(
     nothing reads.
     Errors: ConfigError for keys and values that cannot be used; those of the source for files that cannot be read.
     """
-    source = _sentences(block) or _files(block, once, shuffled, 0 if whole else _truncation(block, piece), whole)
+    source: Source
+    if (read := _corpus(block)) is not None:
+        source = SentenceSource(read(block))
+    else:
+        source = _files(block, once, shuffled, 0 if whole else _truncation(block, piece), whole)
     if log is not None:
         for warning in block.unread(_WITHOUT_EFFECT):
             log.warn(warning)
@@ -74,25 +78,45 @@ def open_reader(
     return source
 
 
-def _sentences(block: Block) -> SentenceSource | None:
-    """The source of a reader of text."""
+def _corpus(block: Block) -> Callable[[Block], Corpus] | None:
+    """What reads the text of a reader of sentences; None for other readers."""
     name = block.text("readerType").lower() if block.own("deserializers") is None else ""
-    read = next((read for key, read in CORPORA.items() if key.lower() == name.removesuffix(".dll")), None)
-    return None if read is None else SentenceSource(read(block))
+    return next((read for key, read in CORPORA.items() if key.lower() == name.removesuffix(".dll")), None)
 
 
 def _files(block: Block, once: bool, shuffled: bool, truncation: int, whole: bool) -> FileSource:
-    deserializers = _deserializers(block)
-    window = _window(block, deserializers) if shuffled else {"randomize": False}
-    options: dict[str, Any] = window | {
-        "max_sweeps": 1 if once else INFINITELY_REPEAT, "frame_mode": not whole and _reads_frames(block),
-        "randomization_seed": block.integer("randomizationSeed", 0),
-        "truncation_length": truncation,
-    }
-    is_old = block.own("deserializers") is None and block.text("readerType").lower().startswith("htkmlf")
-    if is_old and not (whole or truncation or options["frame_mode"]):
+    deserializers, options = _described(block, shuffled, truncation, whole)
+    options["max_sweeps"] = 1 if once else INFINITELY_REPEAT
+    if _is_of_utterances(block, options, whole):
         return UtteranceSource(deserializers, block.integer("nbruttsineachrecurrentiter", 1), **options)
     return FileSource(deserializers, **options)
+
+
+def description_of(block: Block) -> tuple[list[Any], dict[str, Any]]:
+    """The deserializers of a reader block, and the arguments of a MinibatchSource but how often it reads the data.
+
+    Errors: ConfigError for readers that make minibatches of their own.
+    """
+    if _corpus(block) is None and not block.flag("truncated", False):
+        deserializers, options = _described(block, True, 0, False)
+        if not _is_of_utterances(block, options, False):
+            return deserializers, options
+    raise ConfigError(f"{block.path()}: minibatches of sentences or utterances side by side, or of pieces of sequences"
+                      ", cannot be written as a program: train with cntkjax run")
+
+
+def _described(block: Block, shuffled: bool, truncation: int, whole: bool) -> tuple[list[Any], dict[str, Any]]:
+    deserializers = _deserializers(block)
+    window = _window(block, deserializers) if shuffled else {"randomize": False}
+    return deserializers, window | {
+        "frame_mode": not whole and _reads_frames(block), "truncation_length": truncation,
+        "randomization_seed": block.integer("randomizationSeed", 0),
+    }
+
+
+def _is_of_utterances(block: Block, options: dict[str, Any], whole: bool) -> bool:
+    is_old = block.own("deserializers") is None and block.text("readerType").lower().startswith("htkmlf")
+    return is_old and not (whole or options["truncation_length"] or options["frame_mode"])
 
 
 def _deserializers(block: Block) -> list[Any]:
@@ -171,4 +195,4 @@ def streams_of(nodes: Sequence[Variable | Function], source: Source) -> dict[Any
     return found
 
 
-__all__ = ["Source", "open_reader", "pieces_of", "streams_of"]
+__all__ = ["Source", "description_of", "open_reader", "pieces_of", "streams_of"]
