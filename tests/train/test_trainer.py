@@ -284,3 +284,19 @@ def test_options_that_conflict_with_a_model_are_errors():
 
     with pytest.raises(ValueError, match="UserLearner takes every step"):
         network(lambda p: Mine(p, 0.1), precision="float16")
+
+
+def test_learners_count_what_they_learned_in_other_trainers():
+    x, y, W, b, z, loss, _ = regression()
+    learner = C.sgd(z.parameters, 0.1)
+    data = {x: np.ones((4, 3), np.float32), y: np.ones((4, 1), np.float32)}
+    first, second = (C.Trainer(z, (loss, None), learner) for _ in range(2))
+    first.train_minibatch(data)
+    assert second.total_number_of_samples_seen == 4
+    second.train_minibatch(data)
+    assert first.total_number_of_samples_seen == second.total_number_of_samples_seen == 8
+    assert second.total_number_of_units_seen(C.train.DataUnit.minibatch) == 2
+    arrays = tuple(data.values())
+    again = loss.train(arrays, minibatch_size=2, epoch_size=4, max_epochs=3, parameter_learners=[learner])
+    assert [e["samples"] for e in again.epoch_summaries] == [2, 2]  # 12 in total; the first reports at once
+    assert loss.train(arrays, minibatch_size=2, max_epochs=1, parameter_learners=[learner]).updates == []

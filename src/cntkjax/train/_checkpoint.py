@@ -50,6 +50,10 @@ class TrainerState(Protocol):
     turn: AbstractContextManager[Any]
 
     @property
+    def progress(self) -> Progress:
+        """How far training has come."""
+
+    @property
     def model(self) -> Function | None:
         """The model, if there is one besides the criteria."""
 
@@ -83,7 +87,7 @@ class CheckpointWriter:
             with STATE:
                 settle()
                 learners, everything = [state_dict(learner) for learner in trainer.learners], _combined(trainer)
-                extra: Record = {"seen": asdict(trainer.training.value.progress)} | _pending_record(trainer)
+                extra: Record = {"seen": asdict(trainer.progress)} | _pending_record(trainer)
                 errors = trainer.distributed.quantization_errors()
                 extra |= {_ERRORS: errors} if errors else {}
                 extra |= _memory_record(trainer, everything)

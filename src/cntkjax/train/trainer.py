@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, SupportsFloat
 
 from .._typing import FileName
@@ -108,8 +109,10 @@ class TrainerCore(EvaluatorCore):
 
     @property
     def progress(self) -> Progress:
-        """How far training has come."""
-        return self.training.value.progress
+        """How far training has come; what its learners have seen in other trainers counts, as in CNTK."""
+        own = self.training.value.progress
+        seen = max((learner.counters for learner in self.learners), key=attrgetter("samples"))
+        return own if own.samples >= seen.samples else Progress(seen.samples, seen.minibatches, seen.sweeps)
 
     def _describe(self) -> dict[str, str]:
         """What the workers that train together have to agree in, by feature."""
@@ -168,8 +171,9 @@ class TrainerCore(EvaluatorCore):
             is_sweep_end = any(getattr(d, "end_of_sweep", False) for d in minibatch.values())
         step = self._step([as_variable(v) for v in requested])
         before, counters = self.training.value, [learner.counters for learner in self.learners]
-        number = before.progress.minibatches + 1
-        exchange = self.distributed.begin(number, bool(is_sweep_end), before.progress.samples)
+        progress = self.progress
+        number = progress.minibatches + 1
+        exchange = self.distributed.begin(number, bool(is_sweep_end), progress.samples)
         conclusion_for = partial(self._conclusion_for, number, bool(is_sweep_end))
         run = self._run_with_python if self._runs_python else self._run
         _expected.before_step(self, minibatch)
@@ -235,7 +239,7 @@ class TrainerCore(EvaluatorCore):
 
     def _conclusion_for(self, number: int, ends_sweep: bool, agreement: Agreement) -> _StepConclusion:
         """What counts the minibatch with this number. `ends_sweep`: whether it ends a sweep on this worker."""
-        before = self.training.value
+        before = self.training.value._replace(progress=self.progress)
         samples, ends_sweep = self.distributed.agree(number, agreement, ends_sweep, before.progress.samples)
         blocks = self.distributed.conclusion(samples, before.progress.samples)
         return _StepConclusion(self, before, number, samples, ends_sweep, blocks)
