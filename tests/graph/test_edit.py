@@ -154,11 +154,11 @@ def test_values_that_replace_placeholders_of_blocks_go_inside():
     assert dense.eval().tolist() == [3, 3]
 
 
-@pytest.mark.parametrize("step", [C.softsign, C.elu, C.selu], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("step", [C.softsign, C.elu, C.selu, C.softplus, C.leaky_relu], ids=lambda f: f.__name__)
 def test_a_loop_of_double_precision_is_copied_with_its_blocks(step):
-    """While the loop is open, constants inside of a block say float32, and the initial state float64."""
     x, h = C.sequence.input_variable(2, dtype=np.float64), C.placeholder()
     f = step(C.sequence.past_value(h)) + x
     f = f.replace_placeholders({h: f.output})
     data = [np.array([[0.5, -1], [1, 2], [0.25, 0]])]
     np.testing.assert_array_equal(f.clone("clone").eval(data), f.eval(data))
+    assert {c.dtype for c in f.constants} == {np.float64}  # also inside of the block, as in checkpoints of CNTK

@@ -32,7 +32,7 @@ from ._elementwise import (
     sqrt,
 )
 from ._image import convolution
-from ._operand import Operand, as_variable, as_variables
+from ._operand import Operand, as_variable, as_variables, number
 from ._reduce import reduce_mean
 from ._shape import reshape, splice, transpose
 from ._structure import combine
@@ -46,7 +46,7 @@ __all__ = [
 
 
 def _number(value: float, like: Variable, name: str = "") -> Constant:
-    return Constant(value, dtype=like.dtype, name=name)
+    return number(value, like.dtype, name)
 
 
 # ---- activations
@@ -269,8 +269,8 @@ def mean(*operands: Operand, **kw_name: str) -> Function:
     variables, name = _several("mean", operands, kw_name)
 
     def inner(*arguments: Variable) -> Function:
-        total = _added(*arguments) if len(arguments) > 1 else arguments[0]
-        return element_divide(total, _number(len(arguments), arguments[0]))
+        total = _added(*arguments).output if len(arguments) > 1 else arguments[0]
+        return element_divide(total, Constant(len(arguments), dtype=total.dtype))
 
     return as_one_block("Mean", inner, variables, name)
 
@@ -404,7 +404,7 @@ def image_scaler(x: Operand, scalar: float, biases: Sequence[float], name: str =
 
     def inner(v: Variable) -> Function:
         scaled = element_times(v, _number(scalar, v))
-        bias = splice(*[_number(b, v) for b in biases])
+        bias = splice(*[Constant(b, dtype=v.dtype) for b in biases])
         return plus(scaled, reshape(bias, (len(biases), 1, 1)))
 
     attributes = {"Scaler": np.float32(scalar), "Biases": [np.float32(b) for b in biases]}

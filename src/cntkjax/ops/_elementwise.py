@@ -12,7 +12,7 @@ from ..graph.errors import OperandError
 from ..primitives.elementwise import ELEMENTWISE
 from ..variables import Variable
 from ._blocks import as_one_block
-from ._operand import Operand, as_variable, as_variables, numpy_type
+from ._operand import Operand, as_variable, as_variables, number, numpy_type
 from .functions import Function
 
 __all__ = [
@@ -254,7 +254,7 @@ def softplus(x: Operand, steepness: float = 1, name: str = "") -> Function:
     if steepness == 0:
         raise ValueError("softplus: the steepness must not be 0; the default is 1")
     if steepness == 1:
-        return as_one_block("Softplus", lambda x: log_add_exp(x, 0), [_variable(x)], name)
+        return as_one_block("Softplus", lambda x: log_add_exp(x, number(0, x.dtype)), [_variable(x)], name)
 
     def steep(x: Variable) -> Function:
         return element_divide(softplus(element_times(steepness, x)), steepness)

@@ -13,8 +13,9 @@ from ..graph.errors import OperandError, explain
 from ..graph.function import Node
 from ..graph.proxy import unwrap
 from ..graph.public import classes
+from ..graph.shape import Shape
 from ..graph.variable import Edge, VariableKind
-from ..variables import Variable
+from ..variables import Constant, Variable
 
 # A variable, a function with one output, an array, a nested list of numbers, or a number.
 Operand: TypeAlias = Edge | Node | ArrayLike
@@ -55,6 +56,14 @@ def as_variables(*operands: Operand, widest: bool = True) -> list[Variable]:
     if dtype is None and widest and all(v is None for v in variables):
         dtype = numpy_type(*operands)
     return [as_variable(o, dtype) if v is None else v for v, o in zip(variables, operands, strict=True)]
+
+
+def number(value: float, dtype: DTypeLike | None, name: str = "") -> Constant:
+    """A constant; without a type, it gets that of the operand beside it when this is known."""
+    def sampled(shape: Shape, dtype: type) -> np.ndarray:
+        return np.full(shape, value, dtype)
+
+    return Constant._new(VariableKind.Constant, (), dtype, initializer=sampled, name=name)
 
 
 def variable_type(*operands: Operand) -> DTypeLike | None:

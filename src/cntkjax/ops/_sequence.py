@@ -5,13 +5,11 @@ from __future__ import annotations
 from operator import index
 from typing import Any
 
-import numpy as np
-
 from ..graph.arguments import public_operation
 from ..graph.axis import Axis
 from ..graph.build import apply
 from ..graph.errors import AxisError, explain
-from ..graph.variable import VariableKind, is_undetermined
+from ..graph.variable import is_undetermined
 from ..primitives.delay import FutureValue, PastValue
 from ..primitives.reduce import ReduceElements
 from ..primitives.sequence import (
@@ -24,10 +22,10 @@ from ..primitives.sequence import (
     UnpackSequenceOp,
     Where,
 )
-from ..variables import Constant, Variable
+from ..variables import Variable
 from ._blocks import as_one_block
 from ._elementwise import element_times, minus
-from ._operand import Operand, as_variable
+from ._operand import Operand, as_variable, number
 from .functions import Function
 
 __all__ = [
@@ -101,21 +99,13 @@ def delayed(primitive: Any, x: Operand, initial_state: Operand | None, time_step
     if steps < 0:
         raise ValueError(f"{primitive.name}: time_step must be at least 0, got {time_step}; see sequence.delay")
     x = as_variable(x)
-    state = _zero(x.dtype) if initial_state is None else as_variable(initial_state, x.dtype)
+    state = number(0, x.dtype) if initial_state is None else as_variable(initial_state, x.dtype)
     return apply(primitive, [x, state], {"offset": steps}, name)  # type: ignore[return-value]
-
-
-def _zero(dtype: type | None) -> Constant:
-    """A constant 0; without a type, it gets that of the operand beside it when this is known."""
-    sampler: Any = np.zeros
-    return Constant._new(VariableKind.Constant, (), dtype, initializer=sampler)
 
 
 def within(primitive: Any, like: Variable, steps: int) -> Function:
     """1 at the first (PastValue) or last (FutureValue) `steps` steps of each sequence, 0 at the others."""
-    dtype = like.dtype
-    one = Constant(1, dtype=dtype)
-    zeros = reconcile_dynamic_axes(Constant(0, dtype=dtype), like)
+    zeros, one = reconcile_dynamic_axes(number(0, like.dtype), like), number(1, like.dtype)
     return apply(primitive, [zeros.output, one], {"offset": steps})  # type: ignore[return-value]
 
 
@@ -175,7 +165,7 @@ def _before_end(seq: Variable, end: int) -> Function | None:
 
 
 def _not(flag: Function) -> Function:
-    return minus(Constant(1, dtype=flag.dtype), flag)
+    return minus(number(1, flag.dtype), flag)
 
 
 def reduced(op: str, padding: float, seq: Operand, name: str) -> Function:
