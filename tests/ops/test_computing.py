@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 import cntkjax as C
 from tests.graph.parts import parts
@@ -30,3 +31,15 @@ def test_grad_with_root_chosen_variables_and_outputs():
     np.testing.assert_array_equal(loss.grad(data, wrt=[W], grad_root=hidden.output), 4 * np.ones((3, 2)))
     with pytest.raises(ValueError, match="needs_gradient == True"):
         loss.grad(data)
+
+
+def test_sparse_data_and_aliases_of_them_are_returned_sparse():
+    x, s = C.input_variable(3, is_sparse=True), C.sequence.input_variable(3, is_sparse=True)
+    data = csr_matrix(np.array([[1, 0, 0], [0, 2, 0]], np.float32))
+    for f in (C.combine([x]), C.alias(C.alias(x)), C.layers.Label("l")(x)):
+        value = f.eval({x: data})
+        assert isinstance(value, csr_matrix)
+        np.testing.assert_array_equal(value.toarray(), data.toarray())
+        assert f.eval({x: data}, as_numpy=False).is_sparse
+    assert [v.shape for v in C.alias(s).eval({s: [data, data[:1]]})] == [(2, 3), (1, 3)]
+    assert isinstance(C.stop_gradient(x).eval({x: data}), np.ndarray)  # as in CNTK

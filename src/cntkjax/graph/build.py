@@ -59,7 +59,7 @@ class BlockPrimitive:
 
     name = "Block"
     cntk_id = 57
-    passes_through = False
+    passes_through = is_identity = False
 
 
 BLOCK = BlockPrimitive()

@@ -125,6 +125,7 @@ def test_a_table_that_is_also_read_elsewhere_has_a_dense_gradient():
 SAMPLES = C.random_sample(np.full(6, 1 / 6), 2, True, seed=5)  # of CNTK: rows 0 and 4, then 1 and 4
 IDS = C.input_variable(1)
 VECTOR, MATRIX = (C.input_variable(shape, is_sparse=True) for shape in (4, (2, 4)))
+SEQUENCE = C.sequence.input_variable(4, is_sparse=True)
 BY_ROWS = {  # products with a parameter of ones -> the first column after two minibatches
     "random samples": (
         lambda w: C.times(SAMPLES, w), [{IDS: [[0]]}] * 2, [0.7071, 0.7071, 1, 1, 0.2071, 1],
@@ -137,6 +138,16 @@ BY_ROWS = {  # products with a parameter of ones -> the first column after two m
         lambda w: C.times(MATRIX, w),
         [{MATRIX: csr_matrix(np.eye(4, dtype=np.float32)[rows])} for rows in ([0, 1], [2, 3])],
         [0.7071, 0.7071, 0.7071, 0.7071],
+    ),
+    "sparse data with a label": (
+        lambda w: C.times(C.layers.Label("l")(VECTOR), w),
+        [{VECTOR: csr_matrix(np.eye(4, dtype=np.float32)[rows])} for rows in ([0, 1], [2, 3])],
+        [0.5, 0.5, 0.5, 0.5],
+    ),
+    "steps that are gathered, but not the padding in the place of others": (
+        lambda w: C.times(C.sequence.gather(SEQUENCE, C.sequence.is_first(SEQUENCE)), w),
+        [{SEQUENCE: [csr_matrix(np.eye(4, dtype=np.float32)[steps])]} for steps in ([0, 2, 2], [1, 1, 0])],
+        [0.7071, 0.7071, 1, 1],
     ),
     "reshaped sparse data, which do not count": (
         lambda w: C.times(C.reshape(VECTOR, 4), w),

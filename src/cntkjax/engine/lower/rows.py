@@ -184,7 +184,9 @@ def _lookup(parameter: Leaf, env: dict[Edge, Traced], nodes: list[Node]) -> Look
     return Lookup(rows, products)
 
 
-def computed_rows(plan: Plan, env: dict[Edge, Traced], parameters: Iterable[Leaf]) -> list[Array | None]:
+def computed_rows(
+    plan: Plan, ctx: Context, env: dict[Edge, Traced], parameters: Iterable[Leaf]
+) -> list[Array | None]:
     """As `lookups`, where that is too early: for data that the program computes, as random samples, and for matrices.
 
     Indices, in any order and number, of the rows that occur of each parameter; None where not only sparse data read it.
@@ -198,8 +200,15 @@ def computed_rows(plan: Plan, env: dict[Edge, Traced], parameters: Iterable[Leaf
         is_reshaped = owner is not None and owner.primitive.takes_sparse
         return data is not None and data.is_sparse and not is_reshaped and node.primitive.gathers_rows(node)
 
+    def indices_of(node: Node) -> Array:
+        """Those of samples, and the size of the axis in padding."""
+        value = env[resolve(node.node_inputs[0])]
+        indices, mask = _indices(value.data), ctx.mask(value.axes)
+        mask = mask.reshape(*mask.shape, *(1,) * (indices.ndim - mask.ndim))
+        return jnp.where(mask, indices, value.data.shape[-1]).ravel()
+
     products = plan.weights_of(reads_rows)
-    indices = {n: _indices(env[resolve(n.node_inputs[0])].data).ravel() for nodes in products.values() for n in nodes}
+    indices = {n: indices_of(n) for nodes in products.values() for n in nodes}
     return [jnp.concatenate([indices[n] for n in products[p]]) if p in products else None for p in parameters]
 
 

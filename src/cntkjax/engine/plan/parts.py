@@ -18,16 +18,20 @@ def resolve(variable: Edge, expand: Callable[[Node], Node] = rewritten) -> Edge:
 
     The output of a block is that of the graph inside it, and an argument inside is the block's operand. What a rewrite
     rule replaced is the output of the node that replaces it. `expand` decides this: it maps a node to the one that
-    computes its outputs.
+    computes its outputs. An alias of sparse data is these data themselves, so that they stay sparse.
     """
+    alias: Edge | None = None
     while True:
         owner = producer(variable)
         if owner is not None and (node := expand(owner)) is not owner:
             variable = node.node_outputs[owner.node_outputs.index(variable)]
         elif (operand := block_operand(variable)) is not None:
             variable = operand
+        elif owner is not None and owner.primitive.is_identity:
+            alias = alias or variable
+            variable = owner.node_inputs[0]
         else:
-            return variable
+            return variable if alias is None or variable.is_sparse else alias
 
 
 @dataclass(eq=False)

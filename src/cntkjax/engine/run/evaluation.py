@@ -8,7 +8,7 @@ from typing import Any
 from ..._typing import PyTree
 from ...graph.cells import Changes
 from ...graph.errors import AxisError, BatchSizeError
-from ...graph.variable import Edge, producer
+from ...graph.variable import Edge
 from ..lower.carry import Memory
 from ..lower.lower import execute
 from ..lower.values import Context, Environment
@@ -103,7 +103,7 @@ def evaluation_body(
     ctx.forward_only = not any(node.primitive.recomputes_operands for node in plan.nodes)
     fed_axes = list(ctx.layouts)
     execute(plan, ctx, env)
-    data = [env[v].data if env[v].is_sparse and producer(v) is not None else ctx.array(env[v]) for v in plan.outputs]
+    data = [env[v].data if env[v].is_sparse else ctx.array(env[v]) for v in plan.outputs]
     return data, created_layouts(plan, ctx, fed_axes), state_changes(plan, ctx)
 
 

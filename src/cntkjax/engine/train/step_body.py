@@ -91,7 +91,7 @@ class StepBody:
             sums, data = self._forward(plan, ctx, local_env, self.options.rematerialize)
             scaled = sums[0] if scale is None else sums[0] * scale.factor
             layouts, changes = created_layouts(plan, ctx, fed_axes), state_changes(plan, ctx)
-            return scaled, (sums, data, layouts, changes, computed_rows(plan, local_env, others))
+            return scaled, (sums, data, layouts, changes, computed_rows(plan, ctx, local_env, others))
 
         gradient_of = jax.grad(loss, (0, 1), has_aux=True)
         (gradients, argument_gradients), (sums, data, layouts, changes, occurring) = gradient_of(
