@@ -287,7 +287,7 @@ def test_options_that_conflict_with_a_model_are_errors():
 
 
 def test_learners_count_what_they_learned_in_other_trainers():
-    x, y, W, b, z, loss, _ = regression()
+    x, y, _, _, z, loss, _ = regression()
     learner = C.sgd(z.parameters, 0.1)
     data = {x: np.ones((4, 3), np.float32), y: np.ones((4, 1), np.float32)}
     first, second = (C.Trainer(z, (loss, None), learner) for _ in range(2))
