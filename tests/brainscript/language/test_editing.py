@@ -84,6 +84,20 @@ def test_a_cloned_function_computes_what_the_original_does_on_another_input(mode
     np.testing.assert_array_equal(run(network, "z", argument="features"), run(before, "z"))
 
 
+def test_what_is_constant_is_so_in_a_clone_that_learns(model):
+    """Running means and factors are no learnable parameters, whatever CNTK calls their operation."""
+    _, path = model("""
+        x = Input {3} ; z = Constant (2) .* LinearLayer {4} (BatchNormalizationLayer {} (x)) ; outputNodes = (z)
+    """)
+    network = build(f"""
+        old = BS.Network.Load ("{path}")
+        features = Input {{3}}
+        z = BS.Network.CloneFunction (old.x, old.z) (features)
+        outputNodes = (z)
+    """)
+    assert len(function_of(network).parameters) == 4 and len(function_of(network).constants) == 4
+
+
 def test_a_record_of_outputs_is_cloned_to_a_record(model):
     before, path = model(TWO_LAYERS)
     network = build(f"""

@@ -121,9 +121,10 @@ def _members(call: Applied, outputs: Any) -> dict[str, NetNode]:
 
 
 def _parameters(outputs: Any, replacements: dict[int, NetNode], mode: str, path: str) -> dict[int, NetNode]:
-    """Copies of the parameters that the cloned part has: to be learned, or constant."""
+    """Copies of the parameters that the cloned part has, all of them constant or as they were."""
+    constant = True if mode == "constant" else None
     return {
-        id(node): copied_leaf(node, f"{path}.{node.name}" if path else node.name, constant=mode == "constant")
+        id(node): copied_leaf(node, f"{path}.{node.name}" if path else node.name, constant)
         for node in reachable(outputs) if node.operation == "LearnableParameter" and id(node) not in replacements
     }
 
