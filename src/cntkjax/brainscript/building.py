@@ -93,6 +93,9 @@ class Builder:
         """A node of another network, with other inputs; a product with a 1 x 1 matrix was one of elements there."""
         if node.operation == "Times" and node.variable.owner.root_function.op_name == "ElementTimes":
             return OPERATIONS["Times"].build(self.package, *inputs, name=node.name if self.names else "")
+        if node.options.get("frozen") and (function := node.variable.owner.root_function).op_name == node.operation:
+            kept = {key: function.attributes[key] for key in ("spatial", "epsilon")}
+            return OPERATIONS[node.operation].build(self.package, *inputs, frozen=True, name=node.name, **kept)
         before = [self._original(each) for each in node.originals]
         return node.variable.owner.clone("share", dict(zip(before, inputs, strict=True)))
 

@@ -98,6 +98,23 @@ def test_what_is_constant_is_so_in_a_clone_that_learns(model):
     assert len(function_of(network).parameters) == 4 and len(function_of(network).constants) == 4
 
 
+@pytest.mark.parametrize(("input", "rank"), [("3", 0), ("(4 : 4 : 3)", 2)])
+def test_batch_normalization_in_a_constant_clone_has_the_running_mean_also_in_training(model, input, rank):
+    before, path = model(f"""
+        x = Input {{{input}}} ; z = Exp (BatchNormalizationLayer {{spatialRank={rank}}} (x)) ; outputNodes = (z)
+    """)
+    data = np.random.default_rng(0).normal(3, size=(5, *before.nodes["x"].shape)).astype(np.float32)
+    network = build(f"""
+        old = BS.Network.Load ("{path}")
+        features = Input {{{input}}}
+        out = BS.Network.CloneFunction (old.x, old.z, parameters="constant") (features)
+        outputNodes = (out)
+    """)
+    out = network.nodes["out"]
+    _, trained = function_of(network).forward({network.nodes["features"]: data}, [out], keep_for_backward=[out])
+    np.testing.assert_allclose(trained[out], run(before, "z", data), rtol=1e-5)
+
+
 def test_a_record_of_outputs_is_cloned_to_a_record(model):
     before, path = model(TWO_LAYERS)
     network = build(f"""

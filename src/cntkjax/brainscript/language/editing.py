@@ -102,6 +102,9 @@ def _clone_function(call: Applied) -> Builtin:
         if mode != "shared":
             replacements |= _parameters(members.values(), replacements, mode, inner.path)
         copies = replaced(members.values(), replacements, lambda name: f"{inner.path}.{name}" if inner.path else name)
+        for node in copies.values() if mode == "constant" else ():  # Microsoft's page How do I adapt models
+            if node.operation == "BatchNormalization" and node.variable is not None and node not in given:
+                node.options = node.options | {"frozen": True}
         results = {name: copies.get(id(node), node) for name, node in members.items()}
         return _result(inner, outputs, results)
 

@@ -223,9 +223,14 @@ def roi_pooling(C: Any, x: Any, rois: Any, *, roiOutputShape: Any, spatialScale:
 def batch_normalization(
     C: Any, x: Any, scale: Any, bias: Any, mean: Any, variance: Any, *counts: Any, spatial: bool = False,
     normalizationTimeConstant: float = 0.0, blendTimeConstant: float = 0.0, epsilon: float = 1e-5,
-    useCntkEngine: bool = True, imageLayout: str = "CHW", name: str,
+    useCntkEngine: bool = True, imageLayout: str = "CHW", frozen: bool = False, name: str,
 ) -> Any:
-    """Normalization with the mean and variance of the minibatch, or running ones."""
+    """Normalization with the mean and variance of the minibatch, or running ones; `frozen`: always with these."""
+    if frozen:
+        sizes = (-1, *[1] * (len(x.shape) - 1)) if spatial else x.shape
+        scale, bias, mean, variance = (C.reshape(each, sizes) for each in (scale, bias, mean, variance))
+        factor = C.element_times(scale, C.reciprocal(C.sqrt(C.plus(variance, float(epsilon)))))
+        return C.plus(C.element_times(C.minus(x, mean), factor), bias, name=name)
     count = counts[0] if counts else C.Constant(0.0, ())
     return _by_planes(C, x, imageLayout if spatial else "CHW", lambda x, name: C.batch_normalization(
         x, scale, bias, mean, variance, bool(spatial), normalization_time_constant=float(normalizationTimeConstant),

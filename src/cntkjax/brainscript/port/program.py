@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import chdir
 from contextvars import copy_context
 from pathlib import Path
@@ -98,7 +98,7 @@ def _reader(function: str, purpose: str, sweeps: str, block: Block) -> Iterator[
 def _deserializer(description: Any) -> Iterator[str]:
     """The expression of a deserializer: a call for CNTK's text format, its dictionary for others."""
     if description["type"] != "CNTKTextFormatDeserializer" or len(description) > 3:
-        yield from f"{pformat(_plain(description), width=_WIDTH, sort_dicts=False)},".split("\n")
+        yield from f"{pformat(description, width=_WIDTH, sort_dicts=False)},".split("\n")
         return
     yield f"C.io.CTFDeserializer({description['file']!r}, C.io.StreamDefs("
     for name, stream in description["input"].items():
@@ -106,12 +106,6 @@ def _deserializer(description: Any) -> Iterator[str]:
         yield (f"    {name}=C.io.StreamDef(field={stream['alias']!r}, shape={stream['dim']}, "
                f"is_sparse={stream['format'] == 'sparse'}{more}),")
     yield ")),"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _training(command: Command, network: Network, folder: str) -> Iterator[str]:
