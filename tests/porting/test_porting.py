@@ -1,11 +1,14 @@
 """A ported model computes the outputs of the original, and refuses what it cannot be."""
 
+import re
+
 import numpy as np
 import pytest
 
 import cntkjax as C
 from cntkjax.cli import main
 from cntkjax.porting import PortError, port
+from cntkjax.porting.package import TARGETS
 
 from .packages import passed, python_with
 
@@ -143,6 +146,12 @@ def test_a_node_that_cannot_be_ported_is_named(tmp_path):
     with pytest.raises(PortError, match=r"regions.*ROIPooling"):
         port(model, "torch", tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_shell_reads_the_versions_of_requirements_as_text(target):
+    assert ">" in TARGETS[target].requirements
+    assert ">" not in re.sub('"[^"]*"', "", TARGETS[target].requirements)  # it would write into a file
 
 
 def test_the_command_ports_a_model(tmp_path, capsys):

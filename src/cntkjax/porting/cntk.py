@@ -36,7 +36,7 @@ class CNTK:
     """The CNTK API as a target: layers where the graph has them, other blocks with what is in them."""
 
     network = "create_model"
-    requirements = "cntkjax safetensors>=0.4"
+    requirements = 'cntkjax "safetensors>=0.4"'
     run = """
 
 

@@ -221,5 +221,5 @@ def run(*inputs):
     outputs = nnx.jit(lambda model, *inputs: model(*inputs))(load(), *inputs)
     return [np.asarray(output) for output in jax.tree.leaves(outputs)]
 """,
-    requirements="flax>=0.12 safetensors>=0.4",
+    requirements='"flax>=0.12" "safetensors>=0.4"',
 )

@@ -290,7 +290,7 @@ def run(*inputs):
     outputs = load().predict_on_batch(inputs[0] if len(inputs) == 1 else list(inputs))
     return [np.asarray(output) for output in keras.tree.flatten(outputs)]
 """,
-    requirements="keras>=3.15 jax safetensors>=0.4",
+    requirements='"keras>=3.15" jax "safetensors>=0.4"',
     reserved=_MEMBERS,
     inputs=_inputs,
 )

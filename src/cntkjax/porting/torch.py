@@ -235,5 +235,5 @@ def run(*inputs):
         outputs = load()(*map(torch.from_numpy, inputs))
     return [outputs.numpy()] if isinstance(outputs, torch.Tensor) else [v.numpy() for v in outputs]
 """,
-    requirements="torch>=2.0 safetensors>=0.4",
+    requirements='"torch>=2.0" "safetensors>=0.4"',
 )
