@@ -100,6 +100,13 @@ def products_with_transposes():
     ])
 
 
+def regions():
+    """Some reach beyond the image, some are smaller than the grid."""
+    image, numbers = C.input_variable((3, 8, 9), name="image"), C.input_variable((5, 4), name="numbers")
+    corners, sizes = 3 * C.abs(numbers[:, :2]), 5 * C.abs(numbers[:, 2:])
+    return C.roipooling(image, C.splice(corners, corners + sizes, axis=1), C.MAX_POOLING, (2, 3), 0.7)
+
+
 def criteria():
     x, label = C.input_variable(4), C.input_variable(4, name="label")
     probability = C.sigmoid(x)
@@ -111,7 +118,7 @@ def criteria():
 
 MODELS = [
     images, uneven_windows, grouped_and_dilated, two_towers, normalized_elements, double_precision, operations,
-    indices_and_borders, products_with_transposes, criteria,
+    indices_and_borders, products_with_transposes, regions, criteria,
 ]
 
 
@@ -141,9 +148,8 @@ def test_the_source_has_a_class_for_each_block(tmp_path):
 
 
 def test_a_node_that_cannot_be_ported_is_named(tmp_path):
-    x = C.input_variable((2, 4, 4))
-    model = C.roipooling(x, C.input_variable((1, 4)), C.MAX_POOLING, (2, 2), 1.0, name="regions")
-    with pytest.raises(PortError, match=r"regions.*ROIPooling"):
+    model = C.input_variable(2) + C.random.uniform((2,), name="noise")
+    with pytest.raises(PortError, match=r"noise.*RandomDistribution"):
         port(model, "torch", tmp_path / "new")
     assert not (tmp_path / "new").exists()
 

@@ -86,6 +86,15 @@ def _crop(body: Body, node: Node) -> Expression:
     return Op("slice", (body.value(x),), {"slices": ", ".join(["...", *slices])})
 
 
+@ports("ROIPooling")
+def _region_pooling(body: Body, node: Node) -> Expression:
+    (x, regions), a = node.node_inputs, node.node_attributes
+    if body.lead(x) != 1 or body.lead(regions) != 1:
+        raise refuse(node, "regions that each image does not have of its own cannot be ported")
+    options = {"shape": tuple(a["roiOutputShape"]), "scale": float(a["spatialScale"])}
+    return Op("region_maxima", (body.value(x), body.value(regions)), options)
+
+
 @ports("Unpooling")
 def _unpooling(body: Body, node: Node) -> Expression:
     """Windows as the last axis, the values at their maxima, and back."""

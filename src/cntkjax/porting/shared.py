@@ -53,6 +53,7 @@ def calls(lib: str, dtype: str, infinity: str) -> dict[str, Any]:
         "selected": "selected({})",
         "scattered": "scattered({}, {}, {})",
         "range_lengths": "range_lengths({}, {begin}, {end})",
+        "region_maxima": "region_maxima({}, {}, {shape}, {scale!r})",
     }
 
 
@@ -142,6 +143,27 @@ def scattered(x, steps, like):
 def range_lengths(lengths, begin, end):
     """The lengths of slices of sequences, whose end counts from the end if it is not positive."""
     return LIB.clip((LIB.clip(lengths, 0, end) if end > 0 else lengths + end) - begin, 0, None)
+''',
+    "region_maxima": '''
+def region_maxima(x, regions, shape, scale):
+    """The largest values in a grid of cells over each region, [batch, n, channels, *shape].
+
+    x [batch, channels, height, width], regions [batch, n, 4]: x1, y1, x2, y2, inclusive, in pixels of x / scale.
+    """
+    def inside(first, last, cells, size):
+        first, extent = first[:, None, None], LIB.where(last > first, last - first + 1, 1.0)[:, None, None]
+        cell, place = LIB.arange(cellsMORE)[:, None], LIB.arange(sizeMORE)
+        end = first + LIB.ceil((cell + 1) * extent / cells)
+        return (place >= first + LIB.floor(cell * extent / cells)) & (place < end)
+
+    def maxima(states, region):
+        columns = inside(region[:, 0], region[:, 2], shape[1], x.shape[3])
+        rows = inside(region[:, 1], region[:, 3], shape[0], x.shape[2])
+        lines = LIB.amax(LIB.where(columns[:, None, None], x[:, :, :, None], -float("inf")), -1)
+        cells = LIB.amax(LIB.where(rows[:, None, :, :, None], lines[:, :, None], -float("inf")), 3)
+        return states, LIB.where(cells == -float("inf"), 0.0, cells)
+
+    return recurrence(maxima, (), LIB.floor(regions * scale + 0.5))
 ''',
     "reshape_samples": '''
 def reshape_samples(x, shape, lead=2):
