@@ -41,20 +41,21 @@ them are read. *runs* means that the networks are built, and that actions and re
 depends on the data, most of which the tree does not have. Files that a configuration needs and that are not there are
 named. `tests/brainscript/run_public.py` compares losses with Microsoft's logs where data are there,
 `tests/brainscript/run_speech.py` all but the values of criteria in logs of Speech, on features made there, and
-`tests/brainscript/run_networks.py` the nodes of networks. 22 tests of Speech have the minibatches, samples, rates and
-momenta of their logs: QuickE2E, SVD and WriteCommand with both readers, ParallelNoQuantization,
-Parallel1BitQuantization, Dropout, ParallelCrossValidation, SaveBestModelPerCriterion, DiscriminativePreTraining, AN4's
-LSTM, the two of LSTM_CTC, and seven of LSTM.
-With other data made for them all commands of these ran: the TIMIT configurations that train, ImageHandsOn_Task6,
-06_OneConvRegrMultiNode, 07_Deconvolution, RegrSimple, ATIS, the two of HelloWorld, IRMetric, AlexNet in both forms,
-the two of BatchNormalization, 01_Convolution of CIFAR-10, 02_Convolution and 03_ConvBatchNorm of MNIST, 01_OneHidden,
-02_OneConv, 04_OneConvBN and 05_OneConvRegr of GettingStarted, ConvNet_MNIST, Text/SLU in NDL, PennTreebank's rnn.cntk,
-LM/RNNLM/CPU, whose names of files have backslashes, SLUHandsOn with solutions 2 and 4, MLP_MNIST, 03_OneConvDropout,
-ConvNet_CIFAR10_DataAug, 02_BatchNormConv and 05_ConvLocal of CIFAR-10, 01_OneHidden of MNIST in NDL, ImageHandsOn,
-Image/FCN, whose log is reached, and Base64Write with another model. The four trained models beside SLUHandsOn give the
-results that Microsoft's page prints (errors
-of 2.922, 2.039, 1.839 and 1.830%). G2P gives the numbers of its log, on data made again from its word list. This page
-is written by `python -m tests.brainscript.inventory`.
+`tests/brainscript/run_networks.py` the nodes of networks. 24 tests of Speech have the minibatches, samples, rates and
+momenta of their logs: QuickE2E, SVD, WriteCommand, Dropout and DiscriminativePreTraining with both readers,
+ParallelNoQuantization, Parallel1BitQuantization, ParallelCrossValidation, SaveBestModelPerCriterion, AN4's LSTM, the
+two of LSTM_CTC, and seven of LSTM.
+With other data made for them all commands of these ran: the TIMIT configurations that train, all of
+ImageHandsOn, 06_OneConvRegrMultiNode, 07_Deconvolution, RegrSimple, ATIS, the two of HelloWorld, IRMetric,
+AlexNet in both forms, the two of BatchNormalization, 01_Convolution of CIFAR-10, 02_Convolution and
+03_ConvBatchNorm of MNIST, 01_OneHidden, 02_OneConv, 04_OneConvBN and 05_OneConvRegr of GettingStarted,
+ConvNet_MNIST, Text/SLU in NDL, PennTreebank's rnn.cntk, LM/RNNLM/CPU, whose names of files have backslashes,
+all of SLUHandsOn, MLP_MNIST, 03_OneConvDropout, ConvNet_CIFAR10_DataAug, 02_BatchNormConv and 05_ConvLocal of
+CIFAR-10, 01_OneHidden of MNIST in NDL, 03_ResNet-parallel, from its trained model, 03_ResNet and 04_ResNet_56
+in NDL, ConvNet_CIFAR10, ConvNetLRN_CIFAR10_DataAug, ResNet20_CIFAR10, PlotDNN, whose graph is Microsoft's,
+Image/FCN, whose log is reached, and Base64Write with another model. The four trained models beside SLUHandsOn
+give the results that Microsoft's page prints (errors of 2.922, 2.039, 1.839 and 1.830%). G2P gives the numbers
+of its log, on data made again from its word list. This page is written by `python -m tests.brainscript.inventory`.
 
 """
 

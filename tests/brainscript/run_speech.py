@@ -80,6 +80,9 @@ CASES = (
          (_NEW, "speechTrain=[SGD=[momentumAsTimeConstant=0:6074.9]]", "modelSelector=0")),
     Case("Speech/HTKDeserializers/DNN/WriteCommand", "Speech/DNN/WriteCommand/cntk.cntk",
          (_NEW, "write=[reader=[readerType=HTKDeserializers;readMethod=none]]")),
+    Case("Speech/HTKDeserializers/DNN/DiscriminativePreTraining",
+         "Speech/DNN/DiscriminativePreTraining/cntk_dpt.cntk", ("reader=[readerType=HTKDeserializers]",)),
+    Case("Speech/HTKDeserializers/DNN/Dropout", "Speech/DNN/Dropout/cntk.cntk", (_NEW,), workers=2),
     Case("Speech/DNN/ParallelCrossValidation", "Speech/DNN/ParallelCrossValidation/cntkcv.cntk", workers=2),
 )
 

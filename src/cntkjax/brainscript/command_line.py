@@ -86,7 +86,7 @@ def _misspelt(root: Block) -> Iterator[str]:
     """Warnings for names on the command line that nothing reads, and that are nearly those of keys."""
     texts = "".join(entry.value.content for entry in root).lower()
     for entry in root:
-        guess = nearest(entry.name, _TOP_LEVEL)
+        guess = nearest(entry.name, _TOP_LEVEL, 0.75)  # others may be values of names in further files
         is_argument = entry.place.text.name == COMMAND_LINE
         if guess and is_argument and guess.lower() != entry.name.lower() and f"${entry.name.lower()}$" not in texts:
             yield f"{entry.place}: {entry.name} has no effect; did you mean {guess}?"

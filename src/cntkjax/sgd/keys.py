@@ -220,12 +220,12 @@ def keys_within(section: tuple[str, ...]) -> list[Key]:
     return [key for key in KEYS if key.section[: len(section)] == section]
 
 
-def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The name that is spelt most like this one, if any is similar.
+def nearest(name: str, names: Iterable[str], similarity: float = 0.6) -> str | None:
+    """The name that is spelt most like this one, if any is similar: 1 is the same.
 
     >>> nearest("minibatchsze", ["maxEpochs", "minibatchSize"])
     'minibatchSize'
     """
     by_lower = {each.lower(): each for each in names}
-    matches = difflib.get_close_matches(name.lower(), by_lower, 1)
+    matches = difflib.get_close_matches(name.lower(), by_lower, 1, similarity)
     return by_lower[matches[0]] if matches else None
