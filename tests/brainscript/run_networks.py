@@ -19,7 +19,6 @@ from cntkjax.brainscript.actions.session import Command
 from cntkjax.brainscript.configuration import load
 from cntkjax.brainscript.log import Log
 from cntkjax.brainscript.models import function_of
-from cntkjax.brainscript.shapes import shown_shape
 
 PUBLIC = Path(os.environ.get("CNTKJAX_PUBLIC", Path.home() / ".cache/cntkjax-programs"))
 RECORDINGS = Path(os.environ.get("CNTKJAX_RECORDINGS", Path(__file__).parents[3] / "shared/brainscript"))
@@ -128,4 +127,4 @@ def compare(network, recording):
             assert ", ".join(network.inputs[name]) == inputs, name
         shape = re.sub(r"x [A-Za-z]\w*\]$", "x *]", shape)
         if "*" in shape and name not in criteria and "0" not in re.findall(r"\d+", shape):
-            assert shown_shape(network, name) == shape, name
+            assert network.shown_shape(name) == shape, name

@@ -3,6 +3,7 @@
 import math
 import re
 import resource
+import warnings
 
 import numpy as np
 import pytest
@@ -259,6 +260,15 @@ def test_a_configuration_from_windows_runs(run, tmp_path):
     status, log = run("configFile=.\\b.cntk", "command=Train:Test", "Dir=.", "Train=[SGD=[maxEpochs=1]]")
     assert status == 0 and epochs(log)[0][1] == pytest.approx(LOSSES[0], rel=1e-5)
     assert (tmp_path / "models" / "net.dnn").is_file()
+
+
+def test_warnings_are_in_the_log_and_nodes_have_no_place_in_python(run, tmp_path):
+    text = CONFIG.replace("dim = 2", "dim = 3", 1)
+    (tmp_path / "b.cntk").write_text(text)
+    with warnings.catch_warnings(action="default"):
+        status, log = run("configFile=b.cntk", "command=Train", "Data=data.ctf", "Out=.")
+    assert status == 1 and re.search(r"^WARNING: data.ctf:1, and 49 more: stream .* has fewer than 3 values", log, re.M)
+    assert re.search(r"variable +Input\('features', .*\)$", log, re.M) and ".py" not in log
 
 
 def test_unknown_keys_are_warned_about(run):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 
 from ..debugging import enable_profiler, start_profiler, stop_profiler
@@ -20,6 +22,7 @@ from .source import COMMAND_LINE
 _TOP_LEVEL = (
     "command", "precision", "deviceId", "modelPath", "stderr", "currentDirectory", "parallelTrain", "profilerEnabled",
 )  # fmt: skip
+_PYTHON_PLACE = re.compile(r" {3}\S+:\d+$", re.MULTILINE)  # where a node was created: here, always
 _INTERRUPTED = 130  # as of a program that SIGINT ends
 
 USAGE = """\
@@ -68,7 +71,9 @@ def run(arguments: Sequence[str], describes: bool = False) -> None:
         if root.flag("profilerEnabled", False) and workers.rank() == 0:
             start_profiler(os.path.join(root.file("WorkDir", "."), "profiler"))
             enable_profiler()
-        run_commands(root, log)
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: log.warn(str(message))
+            run_commands(root, log)
     except Exception as error:
         if not to_console:
             log.line(_explained(error))
@@ -79,7 +84,8 @@ def run(arguments: Sequence[str], describes: bool = False) -> None:
 
 
 def _explained(error: Exception) -> str:
-    return "\n  ".join([f"EXCEPTION occurred: {error}", *getattr(error, "__notes__", ())])
+    text = "\n  ".join([f"EXCEPTION occurred: {error}", *getattr(error, "__notes__", ())])
+    return _PYTHON_PLACE.sub("", text)
 
 
 def _misspelt(root: Block) -> Iterator[str]:

@@ -10,7 +10,6 @@ from .actions.session import Command
 from .configuration import Block
 from .log import Log
 from .network import ROLES, Network
-from .shapes import shown_shape
 
 
 def describe(root: Block, log: Log) -> Iterator[str]:
@@ -30,8 +29,8 @@ def lines_of(network: Network) -> Iterator[str]:
     for name in network.nodes:
         inputs = network.inputs.get(name, [])
         operation = network.operations.get(name, "")
-        shapes = ", ".join(shown_shape(network, each) for each in inputs if each in network.nodes)
-        yield f"{name} = {operation} ({', '.join(inputs)}) : {shapes} -> {shown_shape(network, name)}"
+        shapes = ", ".join(network.shown_shape(each) for each in inputs if each in network.nodes)
+        yield f"{name} = {operation} ({', '.join(inputs)}) : {shapes} -> {network.shown_shape(name)}"
     for role in ROLES:
         if network.roles[role]:
             yield f"{role} nodes: {', '.join(network.roles[role])}"

@@ -36,6 +36,16 @@ class Network:
         """The nodes with a role."""
         return [self.nodes[name] for name in self.roles[role]]
 
+    def shown_shape(self, name: str) -> str:
+        """The shape of a node as CNTK's log has it: first dimension first, ``*`` for samples, 0 for what is not known.
+
+        Criteria are sums over a minibatch there.
+        """
+        if name in self.roles["criterion"] or name in self.roles["evaluation"]:
+            return "[1]"
+        dimensions = [str(max(size, 0)) for size in reversed(self.nodes[name].shape)] or ["1"]
+        return f"[{' x '.join([*dimensions, *(['*'] if self.nodes[name].dynamic_axes else [])])}]"
+
     def reached(self, roots: Sequence[str]) -> list[str]:
         """The names of nodes and all that they depend on, those that come first in inputs first."""
         found: dict[str, None] = {}

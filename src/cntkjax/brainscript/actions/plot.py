@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from ..building import PRECOMPUTED
 from ..models import load_network
 from ..network import Network
-from ..shapes import shown_shape
 from ..source import new_file
 from .session import Command
 
@@ -39,7 +38,7 @@ def graph(network: Network) -> Iterator[str]:
     yield " "
     yield "// add labels and operation name"
     for name in names:
-        yield f'  "{name}" [ label = "{name} {shown_shape(network, name)}\\n{network.operations[name]}" ] ;'
+        yield f'  "{name}" [ label = "{name} {network.shown_shape(name)}\\n{network.operations[name]}" ] ;'
     yield from _ranked("source", roles["feature"])
     yield from _ranked("sink", [*roles["criterion"], *roles["output"], *roles["evaluation"]])
     for name, of in _edges(network, [*roles["criterion"], *roles["evaluation"], *roles["output"]]):
