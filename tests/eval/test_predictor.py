@@ -224,6 +224,12 @@ def test_a_full_queue_refuses():
         assert future.result().shape == (1, 3)
 
 
+@pytest.mark.parametrize("options", [{"max_batch": 0}, {"max_queue": 0}, {"max_delay": -1}, {"max_delay": np.inf}])
+def test_sizes_and_delays_with_which_nothing_can_be_joined_are_refused(options):
+    with pytest.raises(ValueError, match="a batch and a queue of at least 1"):
+        C.Predictor(C.input_variable(2) * 2, **options)
+
+
 def test_a_predictor_is_freed_with_its_last_reference():
     predict = C.Predictor(mlp())
     predict.submit(data(1, 6)).result()

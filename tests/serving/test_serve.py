@@ -210,6 +210,20 @@ def test_what_cannot_be_served_is_reported(models, text, capsys):
     assert text in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option, value, text", [
+    ("--port", "99999", "99999 is not from 0 to 65535"), ("--max-batch", "0", "0 is not from 1 to inf"),
+    ("--max-queue", "0", "0 is not from 1 to inf"), ("--max-delay", "nan", "nan is not from 0 to 60000"),
+    ("--body-timeout", "-1", "-1 is not from 0 to 86400"), ("--max-request", "inf", "inf is not from 0 to 1048576"),
+    ("--max-batch", "many", "invalid int value: 'many'"),
+])  # fmt: skip
+def test_numbers_that_options_cannot_be_are_refused(option, value, text, capsys):
+    from cntkjax.cli import main
+
+    with pytest.raises(SystemExit):
+        main(["serve", "a.model", f"{option}={value}"])
+    assert f"argument {option}: {text}" in capsys.readouterr().err
+
+
 def test_a_full_queue_is_answered_by_503_and_no_request_is_lost(tmp_path):
     server = Server(tmp_path, "--max-queue", "1", "--max-batch", "1", "--max-request", "1")
     body = json.dumps({"inputs": [

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import metadata
+from math import inf
 from pathlib import Path
 
 MODEL = "a .model file of CNTK 2, a .dnn file of CNTK 1, or an .onnx file"
@@ -57,7 +58,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     if rest and (options.command not in ("train", "run", "port") or any(each.startswith("-") for each in rest)):
         commands.error(f"unrecognized arguments: {' '.join(rest)}")
     if rest:
-        options.settings += rest
+        options.settings = [*options.settings, *rest]
     return options
 
 
@@ -105,7 +106,7 @@ def _add_train(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     train.add_argument("config", type=Path, metavar="CONFIG.cntk", help="a text with an SGD block")
     train.add_argument("model", type=Path, metavar="MODEL", help=MODEL)
-    train.add_argument("settings", nargs="*", metavar="key=value", help="keys of the block, or values for $key$ in it")
+    _add_settings(train, "keys of the block, or values for $key$ in it")
     _add_data(train, "the data, read in random order")
     train.add_argument("--cv", type=Path, metavar="FILE.ctf", help="data for a test after each epoch")
     train.add_argument(
@@ -120,7 +121,7 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "docs/brainscript.md.",
     )
     run.add_argument("config", metavar="CONFIG.cntk", help="the configuration; several are joined by +")
-    run.add_argument("settings", nargs="*", metavar="key=value", help="values that replace those of the file")
+    _add_settings(run, "values that replace those of the file")
     run.add_argument("--describe", action="store_true", help="print the network, without reading data")
 
 
@@ -134,7 +135,11 @@ def _add_port(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     port.add_argument("file", metavar="FILE", help=f"{MODEL}; or a configuration (several are joined by +)")
     port.add_argument("--to", metavar="TARGET", help="of a model: torch, flax, keras or cntk")
     port.add_argument("-o", "--out", metavar="FOLDER", help="of a model: the package to write, a new or empty folder")
-    port.add_argument("settings", nargs="*", metavar="key=value", help="of a configuration: values to replace its own")
+    _add_settings(port, "of a configuration: values to replace its own")
+
+
+def _add_settings(command: argparse.ArgumentParser, help: str) -> None:
+    command.add_argument("settings", nargs="*", default=[], metavar="key=value", help=help)
 
 
 def _add_data(command: argparse.ArgumentParser, help: str) -> None:
@@ -199,15 +204,29 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )  # fmt: skip
     serve.add_argument("models", nargs="+", metavar="[NAME=]MODEL", help=f"{MODEL}; by default named as the file")
     serve.add_argument("--host", default="127.0.0.1", help="the address to listen at; default %(default)s")
-    serve.add_argument("--port", type=int, default=8080, help="default %(default)s; 0: a free one, which is printed")
-    for option, kind, default, help in (
-        ("--max-batch", int, 32, "samples or sequences that are computed together"),
-        ("--max-delay", float, 2.0, "milliseconds for which a request waits for others"),
-        ("--max-queue", int, 256, "requests that may wait for a model; others are answered by 503"),
-        ("--max-request", float, 64.0, "MiB of a request; larger ones are answered by 413"),
-        ("--body-timeout", float, 30.0, "seconds in which the body of a request has to come; otherwise 408"),
+    for option, number, default, help in (
+        ("--port", _number(int, 0, 65535), 8080, "where; 0: a free one, which is printed"),
+        ("--max-batch", _number(int, 1), 32, "samples or sequences that are computed together"),
+        ("--max-delay", _number(float, 0, 60_000), 2.0, "milliseconds for which a request waits for others"),
+        ("--max-queue", _number(int, 1), 256, "requests that may wait for a model; others are answered by 503"),
+        ("--max-request", _number(float, 0, 1 << 20), 64.0, "MiB of a request; larger ones are answered by 413"),
+        ("--body-timeout", _number(float, 0, 86_400), 30.0,
+         "seconds in which the body of a request has to come; otherwise 408"),
     ):
-        serve.add_argument(option, type=kind, default=default, metavar="N", help=f"{help}; default {default}")
+        serve.add_argument(option, type=number, default=default, metavar="N", help=f"{help}; default {default}")
+
+
+def _number(kind: type[int] | type[float], least: int, most: float = inf) -> Callable[[str], float]:
+    """The type of an option: a number between two others."""
+
+    def parse(text: str) -> float:
+        value = kind(text)
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text} is not from {least} to {most}")
+        return value
+
+    parse.__name__ = kind.__name__  # in messages
+    return parse
 
 
 __all__ = ["parse", "parser", "version"]

@@ -48,8 +48,9 @@ class Predictor:
     (``pip install 'cntkjax[onnxruntime]'``), which is often faster for small batches; "fastest" compares both at the
     first request of each shape, and goes on with the one that took less time.
 
-    Errors: ValueError for outputs that are not part of the graph; ImportError without ONNX Runtime; with "onnxruntime"
-            ExportError that names the node which has no equivalent in ONNX ("fastest" then computes it as "jax" does).
+    Errors: ValueError for outputs that are not part of the graph, a `max_batch` or `max_queue` below 1; ImportError
+            without ONNX Runtime; with "onnxruntime" ExportError that names the node which has no equivalent in ONNX
+            ("fastest" then computes it as "jax" does).
 
     >>> import cntkjax as C
     >>> x = C.input_variable(2)
@@ -67,6 +68,11 @@ class Predictor:
     ) -> None:
         if backend not in ("jax", "onnxruntime", "fastest"):
             raise ValueError(f"there is no backend {backend!r}: it is 'jax', 'onnxruntime' or 'fastest'")
+        if min(max_batch, max_queue) < 1 or not 0 <= max_delay <= threading.TIMEOUT_MAX:
+            raise ValueError(
+                f"a predictor cannot have max_batch={max_batch}, max_delay={max_delay} and max_queue={max_queue}: "
+                "give a batch and a queue of at least 1, and a delay in seconds"
+            )
         requested = function._requested(outputs)
         self._keys: list[Any] = list(requested) if outputs is None else as_list(outputs)
         self.function: Function = combine(requested)
