@@ -49,7 +49,7 @@ class Times(Primitive):
         if not left.dynamic_axes or right.dynamic_axes or left.shape != right.shape[:-rank]:
             return None
         inner, shape = prod(left.shape), right.shape[-rank:]
-        if len(right.shape) == 2:
+        if len(left.shape) == rank == 1:
             return np.dot
 
         def multiply(samples: AnyArray, weight: AnyArray) -> AnyArray:

@@ -27,6 +27,7 @@ MODELS = {
     "activations": network(C.relu, C.tanh, C.sigmoid, C.exp, C.softmax),
     "log_softmax": network(C.log_softmax),
     "ranks": dense((2, 3), activation=C.relu)(C.input_variable((3, 2))),
+    "numbers": C.times(C.input_variable(()), C.parameter((3, 4), init=C.glorot_uniform(seed=1)), output_rank=2),
     "scaled": C.layers.Sequential([C.layers.Dropout(0.5), dense(3), lambda h: 2 - C.abs(-h) * C.constant([1, 2, 3])])(
         C.input_variable(4)),
     "residual": C.layers.ResNetBlock(dense(4, activation=C.tanh))(C.input_variable(4)),
