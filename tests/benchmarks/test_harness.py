@@ -75,6 +75,17 @@ def test_memory_is_measured_with_the_number_of_programs(monkeypatch):
     assert 1 <= results[0][1] <= results[1][1] <= 12
 
 
+def test_a_long_run_tells_what_it_uses(tmp_path, monkeypatch):
+    pytest.importorskip("psutil", reason="memory is measured with psutil")
+    from benchmarks import long_run
+
+    monkeypatch.setattr(long_run, "RESTORE_EVERY", long_run.SAVE_EVERY)
+    first, second = long_run.marks(2 / 3600, 2, tmp_path)
+    assert 0 < first.hours < second.hours and 1 <= first.steps < second.steps
+    assert (first.files, first.threads > 2) == (second.files, True)
+    assert (tmp_path / "checkpoint").exists() == (second.steps >= long_run.SAVE_EVERY)
+
+
 def test_peaks_are_those_of_the_described_gpus():
     peak = gpu_speed.peak_of("NVIDIA H100 80GB HBM3")
     assert peak.operations == pytest.approx(66.9e12, rel=1e-3) and peak.bandwidth == 3352320000000
