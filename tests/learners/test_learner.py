@@ -238,3 +238,21 @@ def test_users_may_set_any_attribute(name):
     assert getattr(learner, name) == "mine"
     C.Trainer(None, C.times(x, w), [learner]).train_minibatch({x: [[1]]})
     assert w.value == 0.5
+
+
+def test_a_schedule_keeps_the_minibatch_size_that_its_first_learner_gave_it():
+    """Recorded with CNTK 2.7, where learners that share a schedule depend on the order in which they are made."""
+    w, rate = C.parameter((2, 2), init=1), C.learning_parameter_schedule(0.1)
+    earlier, sized, later = C.sgd([w], rate), C.sgd([w], rate, minibatch_size=8), C.sgd([w], rate)
+    assert (rate.minibatch_size, rate.is_minibatch_size_explicitly_specified) == (8, False)
+    x = C.input_variable(2)
+    steps = []
+    for learner in (earlier, sized, later):
+        before = w.value[0, 0]
+        C.Trainer(None, (C.reduce_sum(C.times(x, w)), None), learner).train_minibatch({x: np.ones((4, 2))})
+        steps.append(before - w.value[0, 0])
+    np.testing.assert_allclose(steps, [0.1, 0.05, 0.05], rtol=1e-5)
+    sized.reset_learning_rate(reset := C.learning_parameter_schedule(0.5))
+    assert reset.minibatch_size == 8
+    C.sgd([w], by_sample := C.learning_parameter_schedule_per_sample(0.1), use_mean_gradient=True)
+    assert by_sample.minibatch_size == 0

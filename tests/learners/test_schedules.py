@@ -157,10 +157,11 @@ def test_rate_and_minibatch_size_are_inferred_as_in_cntk(arguments, rate, miniba
     assert L._infer_learning_rate_schedule_and_ref_minibatch_size(*arguments, None) == (rate, minibatch_size)
 
 
-def test_inference_does_not_modify_the_schedule():
+def test_inference_sets_the_minibatch_size_of_the_schedule_but_not_of_what_it_returned_before():
     mine = schedule(0.1)
+    earlier, _ = L._infer_learning_rate_schedule_and_ref_minibatch_size(None, None, mine, None)
     L._infer_learning_rate_schedule_and_ref_minibatch_size(None, 4, mine, None)
-    assert mine.minibatch_size == 0
+    assert (mine.minibatch_size, earlier.minibatch_size) == (4, 0)
 
 
 @pytest.mark.parametrize("verify", [L._verify_momentum_type, L._verify_learning_rate_type])

@@ -39,10 +39,10 @@ def refused(row: str, statement: str, *messages: str) -> list[Known]:
     return [Known(row, text(statement), m, kind="accepted") for m in messages]
 
 
-def reduces_another_size(program: Program, s: Statement) -> bool:
-    """A loop that reduces a free dimension, where minibatches have it in several sizes."""
+def loops_over_another_size(program: Program, s: Statement) -> bool:
+    """A loop over values with a free dimension, where minibatches have it in several sizes."""
     sizes = {m.free for m in program.minibatches}
-    return "loop(" in s.text and "reduce" in s.text and s.type.is_open and len(sizes) > 1
+    return bool(re.search("loop|Recurrence|Fold", s.text)) and s.type.is_open and len(sizes) > 1
 
 
 def of_sequences(pattern: str) -> Predicate:
@@ -150,7 +150,7 @@ KNOWN: Sequence[Known] = [
     Known("gradients of `tan`, of `pow`", text("roipooling"), observed=BACKWARD),
     Known("gradient of `reduce_prod` at 0", text(r"C\.reduce_prod"), observed=BACKWARD),
     Known("gradient of a value that goes into a transposed convolution", shares_operand, observed=BACKWARD),
-    Known("a reduction of a free dimension in a loop", reduces_another_size),
+    Known("a free dimension in a loop", loops_over_another_size),
 ]
 
 

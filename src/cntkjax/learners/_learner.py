@@ -224,6 +224,7 @@ class LearnerCore:
         Errors: ValueError if it is not a schedule.
         """
         _verify_learning_rate_type(learning_rate)
+        learning_rate.take_minibatch_size(self.minibatch_size)
         self.rate_schedule = learning_rate.per(self.rate_schedule.minibatch_size)
         now = self.counters
         self.counters_cell.value = replace(now, rate_samples=now.samples, rate_sweeps=now.sweeps)

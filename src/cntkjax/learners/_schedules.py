@@ -7,6 +7,7 @@ import numbers
 import operator
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from enum import Enum
 from itertools import accumulate
 from typing import Any, Self
@@ -131,13 +132,10 @@ class TrainingParameterSchedule:
         rates = read_rates(dict(record), "the record of a schedule")
         return cls(list(rates.entries), rates.epoch_size or None, rates.minibatch_size)
 
-    def for_minibatch_size(self, minibatch_size: int | None) -> TrainingParameterSchedule:
-        """The same values, for this many samples unless the schedule was made with a minibatch size."""
-        if minibatch_size is None or self.is_minibatch_size_explicitly_specified:
-            return self
-        schedule = self.per(minibatch_size)
-        schedule.is_minibatch_size_explicitly_specified = False
-        return schedule
+    def take_minibatch_size(self, minibatch_size: int | None) -> None:
+        """Refer to this many samples unless the schedule was made with a minibatch size."""
+        if minibatch_size is not None and not self.is_minibatch_size_explicitly_specified:
+            self.minibatch_size = minibatch_size
 
     def per(self, minibatch_size: int) -> TrainingParameterSchedule:
         """The same values, for this many samples, whatever the minibatch size of this schedule."""
@@ -344,12 +342,14 @@ def _infer_learning_parameter_schedule(
     epoch_size: int | None,
     use_mean_gradient: bool | None = None,
 ) -> TrainingParameterSchedule:
-    """A learner's option as a schedule: plain numbers refer to the learner's own minibatch size.
+    """A learner's option as a schedule of its own: plain numbers refer to the learner's minibatch size.
 
-    ``use_mean_gradient`` turns a rate per sample into one per minibatch.
+    ``use_mean_gradient`` turns a rate per sample into one per minibatch. As in CNTK, a schedule that is given keeps
+    what it refers to here, and so do learners that are made of it later.
     """
     if isinstance(number_or_schedule, TrainingParameterSchedule):
-        rate = number_or_schedule.for_minibatch_size(ref_minibatch_size)
+        rate = number_or_schedule
+        rate.take_minibatch_size(ref_minibatch_size)
     elif isinstance(number_or_schedule, numbers.Real | list):
         rate = TrainingParameterSchedule(number_or_schedule, epoch_size, ref_minibatch_size)
     else:
@@ -358,7 +358,9 @@ def _infer_learning_parameter_schedule(
             f"{type(number_or_schedule).__name__}; schedules are made by learning_parameter_schedule(), "
             "momentum_schedule(), ..."
         )
-    return rate.per(IGNORE) if use_mean_gradient and rate.minibatch_size == 1 else rate
+    if use_mean_gradient and rate.minibatch_size == 1:
+        rate.minibatch_size = IGNORE
+    return copy(rate)
 
 
 def _infer_learning_rate_schedule_and_ref_minibatch_size(

@@ -227,3 +227,11 @@ def test_errors_name_the_missing_package(monkeypatch: pytest.MonkeyPatch, tmp_pa
 def test_unsupported_opsets_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="opset 5 is not supported: it is one of 9 to 21"):
         network()[0].save(tmp_path / "m.onnx", format=ONNX, opset=5)
+
+
+def test_a_cell_whose_states_are_constants_is_written_as_its_operations(tmp_path: Path) -> None:
+    x, zero = C.input_variable(3), C.constant(0, (2,))
+    f = C.combine([C.layers.LSTM(2, init=1)(zero, zero, x).outputs[0]])
+    f.save(tmp_path / "cell.onnx", format=ONNX)
+    data = np.ones((1, 3), np.float32)
+    np.testing.assert_allclose(run(tmp_path / "cell.onnx", data)[0], f.eval({x: data}), rtol=1e-6)

@@ -73,7 +73,7 @@ class ScannedLoop:
     @classmethod
     def of(cls, ctx: Context, loop: Loop, env: Environment) -> ScannedLoop:
         """Collect the values that the steps read, and compute the products that can be hoisted."""
-        layout = ctx.layouts[loop.axis]
+        layout = ctx.layout((loop.axis,))
         axes = loop.delays[0].node_outputs[0].dynamic_axes
         initial, initial_sequences = _initial_variables(ctx, loop, env)
         invariants, sequences = _outside_values(ctx, loop, env, axes, initial, initial_sequences)

@@ -76,6 +76,8 @@ def match_cell(block: Node) -> MatchedCell | None:
             try:
                 with default_options(dtype=plan.outputs[0].dtype):
                     layer = form.layer(size, activation=getattr(ops, name), enable_self_stabilization=False, **options)
+                if len(layer.signature) != len(arguments):  # a state is a constant inside of the block
+                    return None
                 other = Plan(layer(*arguments).outputs)
             except ValueError:
                 continue
