@@ -299,9 +299,10 @@ def test_models_are_edited_and_dumped(run, tmp_path):
     assert rows == [line for line in rows if not line.strip(" #") or len(line.split()) == 2] and len(rows) == 6
 
 
-def test_svd_keeps_a_part_of_the_singular_values(run, tmp_path):
+@pytest.mark.parametrize("precision", ["float", "double"])
+def test_svd_keeps_a_part_of_the_singular_values(run, tmp_path, precision):
     command = "SVD=[action=SVD;NodeNameRegex=W.;KeepRatio={};AlignedSize=1;outputModelPath={}/svd.dnn]"
-    status, log = run("command=Train:SVD", command.format(1, tmp_path))
+    status, log = run("command=Train:SVD", command.format(1, tmp_path), f"precision={precision}")
     assert status == 0, log
     assert "5-by-2     matrix (node name: W0" in log and "keep     2 svd values" in log
     assert "CrossEntropyWithSoftmax = 0.12701" in run("command=Test", f"modelPath={tmp_path}/svd.dnn")[1]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...default_options import default_options
 from ...ops import combine, times
 from ...ops.functions import CloneMethod
 from ...sgd import ConfigError
@@ -66,8 +67,9 @@ def _factors(variable: Any, name: str, ratio: float, aligned: int, command: Comm
         f"Performing SVD for a {outputs:5d}-by-{inputs:<5d} matrix (node name: {name:20s}) ---  keep {100 * ratio:.1f}"
         f"% energy ===> keep {rank:5d} svd values (reduce to {100 * rank * (1 / inputs + 1 / outputs):.1f}% parameters)"
     )
-    first = Parameter(init=(left[:, :rank] * root).astype(variable.dtype), name=f"{name}_V")
-    second = Parameter(init=(root[:, None] * right[:rank]).astype(variable.dtype), name=f"{name}_U")
+    with default_options(dtype=variable.dtype):
+        first = Parameter(init=(left[:, :rank] * root).astype(variable.dtype), name=f"{name}_V")
+        second = Parameter(init=(root[:, None] * right[:rank]).astype(variable.dtype), name=f"{name}_U")
     return times(first, second, name=name)
 
 
