@@ -32,6 +32,7 @@ class Builder:
     """Builds nodes, each once.
 
     `package`: the public package, or what records calls of it. `names`: whether variables get the names of the nodes.
+    What is added to a model has its precision.
     """
 
     def __init__(self, package: Any = PACKAGE, precision: str = "float", names: bool = True) -> None:
@@ -51,7 +52,8 @@ class Builder:
         components = ordered([node for node in new if id(node) not in self.built], is_delay)
         self._find_sequences(node for component in components for node in component)
         loops: dict[Any, NetNode] = {}
-        with default_options(dtype=DTYPES[self.precision]):
+        of_model = next((node.variable.dtype for node in needed if node.variable is not None), None)
+        with default_options(dtype=of_model or DTYPES[self.precision]):
             for component in components:
                 for node in component:
                     if id(node) not in self.built:

@@ -53,6 +53,15 @@ def test_a_model_that_is_only_saved_again_is_the_same(paths):
     np.testing.assert_array_equal(run(network, "L2.P"), run(paths[0], "L2.P"))
 
 
+def test_what_is_added_to_a_model_in_double_precision_has_it_too(paths):
+    function_of(build_network(Text("net.ndl", NET), {}, precision="double")).save(str(paths[1] / "old.dnn"))
+    network = edited(paths, """
+        New = Layer(L1.Y, 4, 4) ; center = Minus(features, Mean(features))
+        SetInput(L2.T, 1, New.Y) ; SetInput(L1.T, 1, center)
+    """)
+    assert {node.dtype for node in network.nodes.values()} == {np.float64}
+
+
 def test_a_layer_of_a_macro_is_put_between_two_others(paths):
     network = edited(paths, """
         HDim = 4
