@@ -99,3 +99,17 @@ def test_wrong_arguments_are_errors(criterion):
         criterion.train((X, Y))
     with pytest.raises(ValueError, match="limited number of samples"):
         criterion.test(source, streams=source.streams.values())
+
+
+def test_an_epoch_of_sequences_has_as_many_samples_as_there_are_sequences():
+    """Recorded with CNTK 2.7: one pass where each sequence has a label, less where each step has one."""
+    data = [np.ones((i % 3 + 1, 2), np.float32) for i in range(6)]
+    s, w = C.sequence.input_variable(2), C.parameter((2, 2))
+    tagging = C.squared_error(C.times(s, w), C.sequence.input_variable(2))
+    classification = C.squared_error(C.times(C.sequence.last(s), w), C.input_variable(2))
+    for loss, labels, size, expected in (
+        (tagging, data, 4, [7, 5, 6]), (tagging, data, 20, [12, 6]), (classification, np.ones((6, 2)), 20, [6, 6, 6]),
+    ):
+        record = loss.train((data, labels), size, parameter_learners=[sgd(loss)], max_epochs=3)
+        assert samples(record.epoch_summaries) == expected
+    assert tagging.test((data, data)).samples == 12

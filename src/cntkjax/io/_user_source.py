@@ -114,6 +114,11 @@ class MinibatchSourceFromData(UserMinibatchSource):
         """Number of samples in one sweep."""
         return int(self._starts[-1])
 
+    @property
+    def num_sequences(self) -> int:
+        """Number of sequences in one sweep; of samples, if there are no sequences."""
+        return len(self._starts) - 1
+
     def stream_infos(self) -> list[StreamInformation]:
         """All streams of the source."""
         return list(self._infos)

@@ -87,7 +87,8 @@ def train(
     `streams`: the streams of a source in this order; or `model_inputs_to_streams`, {argument: stream}.
     `callbacks`: progress writers, CheckpointConfig, CrossValidationConfig, TestConfig; also those of
     `cntkjax.train.callbacks`, an extension.
-    `max_epochs`: by default one epoch, of `epoch_size` samples or all data; or give `max_samples` instead.
+    `max_epochs`: by default one epoch, of `epoch_size` samples or, as in CNTK, as many as arrays or lists have
+    rows or sequences; or give `max_samples` instead.
 
     Returns: a record of ``updates`` (at the frequency of the first progress writer) and ``epoch_summaries``, each with
              average loss, average metric and number of samples; ``test_summary`` after a test.
@@ -110,7 +111,7 @@ def train(
     source, inputs = as_source(minibatch_source, inputs, criterion)
     if max_samples is None:
         if epoch_size is None and isinstance(minibatch_source, (tuple, list)):
-            epoch_size = source.num_samples
+            epoch_size = source.num_sequences
         if epoch_size is None:
             raise ValueError("train: give epoch_size or max_samples, as only arrays have a known number of samples")
         max_samples = epoch_size * (1 if max_epochs is None else max_epochs)
