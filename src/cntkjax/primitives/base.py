@@ -145,8 +145,8 @@ class Primitive:
         """The sizes of free dimensions in its last result, if no operand determines them; each has its own program."""
         return ()
 
-    def by_numpy(self, node: Node) -> Callable[..., Any] | None:
-        """The computation of a node by NumPy; None if there is none.
+    def by_numpy(self, node: Node, rows: int) -> Callable[..., Any] | None:
+        """The computation of a node by NumPy for so many samples; None if there is none, or XLA takes less time.
 
         Shapes: it takes and returns [batch, *shape], or *shape of what has no dynamic axes.
         """

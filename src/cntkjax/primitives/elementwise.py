@@ -71,7 +71,7 @@ class Elementwise(Primitive):
         """The computation; the operands broadcast like NumPy arrays."""
         raise NotImplementedError(self.name)
 
-    def by_numpy(self, node: Node) -> Callable[..., Any] | None:
+    def by_numpy(self, node: Node, rows: int) -> Callable[..., Any] | None:
         """NumPy's operation, unless the axis of the batch would meet another one."""
         rank = len(node.node_outputs[0].shape)
         fits = all(len(v.shape) == rank if v.dynamic_axes else len(v.shape) <= rank for v in node.node_inputs)

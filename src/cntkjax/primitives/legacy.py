@@ -52,7 +52,7 @@ class LogSoftmax(OverAllAxes):
         """The computation along one axis."""
         return jax.nn.log_softmax(x, axis=axis)
 
-    def by_numpy(self, node: Node) -> Callable[..., Any] | None:
+    def by_numpy(self, node: Node, rows: int) -> Callable[..., Any] | None:
         """Of vectors."""
         return _log_softmax_by_numpy if len(node.node_outputs[0].shape) == 1 else None
 

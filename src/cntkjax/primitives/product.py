@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -14,6 +15,7 @@ from .._typing import AnyArray, Array
 from ..engine.data.sparse import Sparse, dense
 from ..engine.lower.values import Context, Traced, common_axes
 from ..engine.plan.padding import ANYTHING, PaddedOperand
+from ..engine.run.few_rows import part_of_weight, product_in_parts
 from ..graph.axis import BATCH
 from ..graph.build import Spec, merged_axes
 from ..graph.errors import AxisError, ShapeError, explain
@@ -42,20 +44,20 @@ class Times(Primitive):
         """With the attribute that says so, the products of all steps of a sequence are summed."""
         return _over_sequence if attrs.get("inferInputRankToMap") == REDUCE_SEQUENCE else self
 
-    def by_numpy(self, node: Node) -> Callable[..., Any] | None:
+    def by_numpy(self, node: Node, rows: int) -> Callable[..., Any] | None:
         """Of samples, all of whose axes are contracted, and a weight."""
         left, right = node.node_inputs
         rank = node.node_attributes["outputRank"]
         if not left.dynamic_axes or right.dynamic_axes or left.shape != right.shape[:-rank]:
             return None
         inner, shape = prod(left.shape), right.shape[-rank:]
-        if len(left.shape) == rank == 1:
-            return np.dot
+        part = part_of_weight(rows, inner, prod(shape))
+        product = np.dot if part == inner else partial(product_in_parts, part)
 
         def multiply(samples: AnyArray, weight: AnyArray) -> AnyArray:
-            return np.dot(samples.reshape(-1, inner), weight.reshape(inner, -1)).reshape(len(samples), *shape)
+            return product(samples.reshape(-1, inner), weight.reshape(inner, -1)).reshape(len(samples), *shape)
 
-        return multiply
+        return None if not part else product if len(left.shape) == rank == 1 else multiply
 
     def gathers_rows(self, node: Node) -> bool:
         """True if one axis is contracted."""

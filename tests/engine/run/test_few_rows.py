@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import cntkjax as C
-from cntkjax.engine.run.few_rows import MOST_ROWS, few_rows
+from cntkjax.engine.run.few_rows import MOST_ROWS, few_rows, part_of_weight
 from cntkjax.engine.run.prediction import Prediction
 
 RNG = np.random.default_rng(3)
@@ -81,7 +81,8 @@ def aligned_with_the_batch():
 
 
 @pytest.mark.parametrize("f", [
-    different_lookup(), aligned_with_the_batch(), dense(1024)(C.input_variable(1024)),
+    different_lookup(), aligned_with_the_batch(), dense(2048)(C.input_variable(1024)),
+    C.times(C.input_variable(2), -C.parameter((2, 3))),
     C.layers.Convolution((3, 3), 2)(C.input_variable((1, 5, 5))), C.softmax(C.input_variable((2, 3))),
     C.random.uniform_like(C.input_variable(3)) + dense(3)(C.input_variable(2)),
     dense(2)(C.sequence.input_variable(3)),
@@ -90,10 +91,23 @@ def test_other_functions_are_left_to_xla(f):
     assert by_numpy(f) is None
 
 
-def test_what_several_threads_of_a_blas_would_multiply_is_left_to_xla():
-    f = dense(512)(C.input_variable(512))
-    assert by_numpy(f, rows=1) and by_numpy(f, rows=2) is None
-    assert by_numpy(dense(64)(C.input_variable(64)), rows=64)
+@pytest.mark.parametrize("rows, inner, outer, part", [
+    (1, 784, 512, 784), (1, 1024, 1024, 512), (1, 2048, 2048, 256), (1, 4096, 2048, 0),  # 0: left to XLA
+    (64, 64, 64, 64), (8, 784, 512, 64), (16, 784, 512, 32), (32, 784, 512, 0), (8, 1024, 2048, 0), (2, 3, 1 << 20, 0),
+])
+def test_a_blas_multiplies_no_more_at_once_than_in_one_thread(rows, inner, outer, part):
+    assert part_of_weight(rows, inner, outer) == part
+
+
+@pytest.mark.parametrize("shape, outputs", [((700,), (600,)), ((3, 233), (20, 30))])
+@pytest.mark.parametrize("rows", [1, 2, 7])
+def test_products_in_parts_are_those_of_eval(rows, shape, outputs):
+    f = dense(outputs, activation=C.relu, init_bias=0.1)(C.input_variable(shape))
+    assert 0 < part_of_weight(rows, np.prod(shape), np.prod(outputs)) < np.prod(shape) or rows == 1
+    batch = RNG.standard_normal((rows, *shape)).astype(np.float32)
+    (value,) = by_numpy(f, rows)(batch)
+    expected = f.eval(batch)
+    np.testing.assert_allclose(value, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
 
 
 def test_a_predictor_leaves_large_batches_to_xla():

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ..._typing import AnyArray
 from ...graph.function import Node
 from ...graph.variable import Edge
 from ..plan.parts import resolve
@@ -20,6 +21,8 @@ MOST_ROWS = 64  # up to here NumPy took less time than XLA (docs/performance.md)
 # Beyond one row of so many weights, or so many multiplications, OpenBLAS uses several threads. Where other programs
 # keep the machine busy, these wait for each other, and a product of eight rows takes 50 ms instead of 0.3.
 _MOST_WEIGHTS, _MOST_MULTIPLICATIONS = 1 << 19, 1 << 18
+# Larger products are sums of smaller ones, which take less time than XLA if these are not too small.
+_LEAST_PART, _MOST_ROWS_IN_PARTS = 24, 16
 
 Samples: TypeAlias = "np.ndarray[Any, Any]"
 Call: TypeAlias = Callable[[Samples], list[Samples]]
@@ -59,8 +62,8 @@ def _step(node: Node, values: dict[Edge, Samples], places: dict[Edge, int], rows
     operands = [resolve(v) for v in node.node_inputs]
     if any(v.dtype != node.node_outputs[0].dtype or (v not in values and v not in places) for v in operands):
         return None
-    compute, weight = node.primitive.by_numpy(node), node.primitive.weight_operand
-    if compute is None or (weight is not None and not _is_small(values.get(operands[weight]), rows)):
+    compute, weight = node.primitive.by_numpy(node, rows), node.primitive.weight_operand
+    if compute is None or (weight is not None and operands[weight] not in values):
         return None
     return _applied(compute, [values.get(v, places.get(v)) for v in operands])
 
@@ -79,10 +82,24 @@ def _applied(compute: Callable[..., Samples], operands: Sequence[Any]) -> _Step:
     return lambda computed: compute(*(computed[a] if type(a) is int else a for a in operands))
 
 
-def _is_small(weight: Samples | None, rows: int) -> bool:
-    return weight is not None and weight.size <= _MOST_WEIGHTS and (
-        rows == 1 or rows * weight.size <= _MOST_MULTIPLICATIONS
-    )
+def part_of_weight(rows: int, inner: int, outer: int) -> int:
+    """How many rows of a weight [inner, outer] one thread of OpenBLAS multiplies at once by so many samples.
+
+    0 if XLA takes less time for the product.
+    """
+    part = (_MOST_WEIGHTS if rows == 1 else _MOST_MULTIPLICATIONS) // (rows * outer)
+    if part >= inner:
+        return inner
+    is_small = inner * outer <= _MOST_WEIGHTS * (8 if rows == 1 else 2)
+    return part if part >= _LEAST_PART and rows <= _MOST_ROWS_IN_PARTS and is_small else 0
 
 
-__all__ = ["MOST_ROWS", "few_rows"]
+def product_in_parts(part: int, samples: AnyArray, weight: AnyArray) -> AnyArray:
+    """The product of samples [rows, inner] and a weight [inner, outer], so many rows of the weight at once."""
+    result = np.dot(samples[:, :part], weight[:part])
+    for i in range(part, len(weight), part):
+        result += np.dot(samples[:, i : i + part], weight[i : i + part])
+    return result
+
+
+__all__ = ["MOST_ROWS", "few_rows", "part_of_weight", "product_in_parts"]
