@@ -189,6 +189,11 @@ def test_a_learning_rate_multiplier_scales_the_updates(run):
     np.testing.assert_array_equal(change[1][1], change[0][1])
 
 
+def test_nothing_is_printed_outside_of_the_log_with_a_trace_level(run, capfd):
+    assert main(["configFile=a.cntk", "traceLevel=1", "Train=[traceLevel=1;SGD=[traceLevel=1]]"]) == 0
+    assert capfd.readouterr().out == ""
+
+
 def test_the_model_path_may_stand_in_the_sgd_block(run, tmp_path):
     Path("a.cntk").write_text(CONFIG.replace('modelPath = "net.dnn"', "").replace(
         "SGD = [", 'SGD = [ modelPath = "in/sgd.dnn" ;'))

@@ -16,7 +16,6 @@ from ..source import ConfigError, Place, Text
 from .parallel_lines import is_parallel
 
 _BLOCKS = {section[-1].lower(): section for section in SECTIONS if section}
-_NOT_INHERITED = ("tracelevel",)  # of the package's own messages
 _OTHER_NAMES = {  # in public configurations and on their page: the key, and its value
     **dict.fromkeys(("blockSizePerWorker", "syncPeriod", "syncFrequencyInFrames"), ("blockSize", "({}) * #workers")),
     "momentumPerSample": ("momentumAsTimeConstant", "{}"),
@@ -38,7 +37,9 @@ def settings_of(block: Block, model_path: str, log: Log, pieces: int = 0) -> Blo
     sgd = block.block("SGD")
     if sgd is None:
         raise block.missing("SGD")
-    computed = {"modelPath": _quoted(model_path), "truncated": str(pieces > 0).lower()}
+    computed = {  # traceLevel here is that of the package's own messages, which are not in CNTK's logs
+        "modelPath": _quoted(model_path), "truncated": str(pieces > 0).lower(), "traceLevel": "0"
+    }
     if pieces:
         computed["minibatchSize"] = ":".join(f"{size * pieces}" for size in sgd.integers("minibatchSize"))
     if workers.size() == 1 and not is_parallel(block):
@@ -50,7 +51,7 @@ def settings_of(block: Block, model_path: str, log: Log, pieces: int = 0) -> Blo
     if sgd.outer is not None:
         for key in KEYS:
             name = key.name.lower()
-            value = None if name in _NOT_INHERITED or name in names else sgd.outer.get(key.name)
+            value = None if name in names else sgd.outer.get(key.name)
             if value is not None and value.content[:1] not in ("[", "{"):
                 around[name] = _raw(value)
     precision = block.get("precision")
