@@ -123,7 +123,7 @@ _lent = _Lent()
 
 @contextmanager
 def shared_context() -> Iterator[None]:
-    """A scope in which this thread lowers and compiles one program, in an MLIR context that others are built in later.
+    """A scope in which this thread lowers one program, in an MLIR context that others are built in later.
 
     JAX before 0.12 makes a context for each program, which takes 10 of the 45 ms in which a program of a few operations
     is compiled. Later versions do this themselves.
