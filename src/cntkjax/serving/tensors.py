@@ -166,8 +166,8 @@ def _numbers(name: str, data: object, dtype: np.dtype[Any]) -> np.ndarray:
 def _one_hot(name: str, variable: Edge, indices: np.ndarray) -> Value:
     (width,) = variable.shape
     if not 0 <= indices.min() <= indices.max() < width:
-        given = f"{indices.min()} to {indices.max()}"
-        raise BadRequest(f"input {name!r} takes indices from 0 to {width - 1}, and the request has {given}")
+        extent = f"{indices.min()} to {indices.max()}"
+        raise BadRequest(f"input {name!r} takes indices from 0 to {width - 1}, and the request has {extent}")
     return Value.one_hot(indices, width, variable.dtype)
 
 

@@ -156,8 +156,8 @@ class Block:
 
     def _referred(self, match: re.Match[str], text: Text) -> Text:
         *_, outermost = self.scopes()  # what the command line says counts first: CNTK's log of AsynchronousSGD
-        given = outermost._entries.get(match[1].lower(), ())
-        value = (outermost if given and given[-1].place.text.name == COMMAND_LINE else self).get(match[1])
+        entries = outermost._entries.get(match[1].lower(), ())
+        value = (outermost if entries and entries[-1].place.text.name == COMMAND_LINE else self).get(match[1])
         if value is None:
             names = [name for scope in self.scopes() for name in scope._entries]
             guess = nearest(match[1], names)

@@ -90,8 +90,8 @@ def _reader(function: str, purpose: str, sweeps: str, block: Block) -> Iterator[
         yield from (f"        {line}" for line in _deserializer(each))
     yield "    ]"
     defaults = {"frame_mode": False, "randomization_seed": 0, "truncation_length": 0}
-    given = "".join(f", {key}={value!r}" for key, value in options.items() if value != defaults.get(key, "none"))
-    yield f"    return C.io.MinibatchSource(deserializers, max_sweeps=max_sweeps{given})"
+    others = "".join(f", {key}={value!r}" for key, value in options.items() if value != defaults.get(key, "none"))
+    yield f"    return C.io.MinibatchSource(deserializers, max_sweeps=max_sweeps{others})"
     yield from ("", "")
 
 

@@ -65,8 +65,8 @@ def stores_in_loops(jaxpr: Jaxpr, in_loop: bool = False) -> bool:
 
 
 def _largest_sum(eqn: JaxprEqn) -> int:
-    own = getattr(eqn.outvars[0].aval, "size", 0) if eqn.primitive.name == "reduce_sum" else 0
-    return max([own, *map(largest_sum, _inner(eqn))])
+    size = getattr(eqn.outvars[0].aval, "size", 0) if eqn.primitive.name == "reduce_sum" else 0
+    return max([size, *map(largest_sum, _inner(eqn))])
 
 
 def _results(jaxpr: Jaxpr) -> Iterator[tuple[JaxprEqn, int]]:
