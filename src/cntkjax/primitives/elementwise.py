@@ -320,9 +320,24 @@ def _sigmoid_by_numpy(x: AnyArray) -> AnyArray:
     return np.where(x >= 0, x.dtype.type(1), small) / (1 + small)
 
 
+def _compared_by_numpy(compare: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda a, b: compare(a, b).astype(a.dtype)
+
+
+def _divide_by_numpy(a: AnyArray, b: AnyArray) -> AnyArray:
+    return np.where(b == 0, b.dtype.type(0), a / b)
+
+
 _BY_NUMPY: dict[str, Callable[..., Any]] = {
     "Plus": np.add, "Minus": np.subtract, "ElementTimes": np.multiply, "Negate": np.negative, "Abs": np.abs,
-    "Exp": np.exp, "Tanh": np.tanh, "ReLU": _relu_by_numpy, "StableSigmoid": _sigmoid_by_numpy,
+    "Exp": np.exp, "Tanh": np.tanh, "ReLU": _relu_by_numpy, "StableSigmoid": _sigmoid_by_numpy, "Floor": np.floor,
+    "LogPlus": np.logaddexp, "Quotient": _divide_by_numpy, "Reciprocal": lambda x: _divide_by_numpy(x.dtype.type(1), x),
+    "ELU": lambda x: np.where(x > 0, x, np.expm1(x)), "Select": lambda flag, a, b: np.where(flag != 0, a, b),
+    "Clip": lambda x, low, high: np.where(x < low, low, np.where(x > high, high, x)),
+    **dict.fromkeys(("NoOp", "StopGradient"), np.copy),
+    **{name: _compared_by_numpy(compare) for name, compare in {
+        "Equal": np.equal, "NotEqual": np.not_equal, "Less": np.less, "LessEqual": np.less_equal,
+        "Greater": np.greater, "GreaterEqual": np.greater_equal}.items()},
 }
 
 # Operations with traits beyond those of element-wise ones

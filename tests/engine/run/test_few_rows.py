@@ -1,5 +1,6 @@
 """Dense layers for a few samples, computed by NumPy, are those of `eval`; everything else is left to XLA."""
 
+import inspect
 import warnings
 
 import numpy as np
@@ -30,6 +31,13 @@ MODELS = {
     "numbers": C.times(C.input_variable(()), C.parameter((3, 4), init=C.glorot_uniform(seed=1)), output_rank=2),
     "scaled": C.layers.Sequential([C.layers.Dropout(0.5), dense(3), lambda h: 2 - C.abs(-h) * C.constant([1, 2, 3])])(
         C.input_variable(4)),
+    "more activations": network(
+        C.leaky_relu, C.elu, C.selu, C.softplus, C.softsign, lambda h: C.hard_sigmoid(h, 0.2, 0.5)),
+    "constants": C.layers.Sequential([
+        lambda x: (x - 0.1) / 255, dense(3), C.layers.Stabilizer(),
+        lambda h: C.clip(h, -0.01, C.constant([0.02, 1, 0])),
+        lambda h: C.element_max(h, -0.5) / C.abs(C.floor(h * 2)), lambda h: C.alias(C.stop_gradient(h), "y"), dense(2),
+    ])(C.input_variable(4)),
     "residual": C.layers.ResNetBlock(dense(4, activation=C.tanh))(C.input_variable(4)),
 }
 
@@ -80,9 +88,15 @@ def aligned_with_the_batch():
     return x + C.reduce_sum(x, axis=0)
 
 
+def test_what_follows_from_leaves_alone_is_computed_once():
+    f = C.times(C.input_variable(2), -2 * C.parameter(init=np.eye(2, dtype=np.float32)))
+    call = by_numpy(f)
+    assert len(inspect.getclosurevars(call).nonlocals["steps"]) == 1
+    np.testing.assert_array_equal(call(np.array([[1, 2]], np.float32))[0], [[-2, -4]])
+
+
 @pytest.mark.parametrize("f", [
     different_lookup(), aligned_with_the_batch(), dense(2048)(C.input_variable(1024)),
-    C.times(C.input_variable(2), -C.parameter((2, 3))),
     C.layers.Convolution((3, 3), 2)(C.input_variable((1, 5, 5))), C.softmax(C.input_variable((2, 3))),
     C.random.uniform_like(C.input_variable(3)) + dense(3)(C.input_variable(2)),
     dense(2)(C.sequence.input_variable(3)),

@@ -38,9 +38,19 @@ def few_rows(plan: Plan, leaves: Sequence[Any], rows: int) -> Call | None:
     if rows > MOST_ROWS or platform() != "cpu" or len(plan.arguments) != 1 or not plan.is_of_samples:
         return None
     values: dict[Edge, Samples] = {v: np.asarray(a) for v, a in zip(plan.leaves, leaves, strict=True) if a is not None}
-    places = {v: i for i, v in enumerate([*plan.arguments, *(node.node_outputs[0] for node in plan.nodes)])}
-    steps = [_step(node, values, places, rows) for node in plan.nodes]
-    if None in steps or len(set(plan.outputs)) < len(plan.outputs):
+    places: dict[Edge, int] = {plan.arguments[0]: 0}
+    steps: list[_Step] = []
+    with np.errstate(all="ignore"):
+        for node in plan.nodes:
+            step = _step(node, values, places, rows)
+            if step is None:
+                return None
+            if any(resolve(v) in places for v in node.node_inputs):
+                steps.append(step)
+                places[node.node_outputs[0]] = len(steps)
+            else:
+                values[node.node_outputs[0]] = step([])  # of leaves, which stay
+    if len(set(plan.outputs)) < len(plan.outputs):
         return None
     outputs = [places[v] for v in plan.outputs]
 
@@ -48,7 +58,7 @@ def few_rows(plan: Plan, leaves: Sequence[Any], rows: int) -> Call | None:
         computed = [array]
         with np.errstate(all="ignore"):
             for step in steps:
-                computed.append(step(computed))  # type: ignore[misc]
+                computed.append(step(computed))
         return [computed[i] for i in outputs]
 
     return call
