@@ -73,9 +73,11 @@ class Elementwise(Primitive):
 
     def by_numpy(self, node: Node, rows: int) -> Callable[..., Any] | None:
         """NumPy's operation, unless the axis of the batch would meet another one."""
-        rank = len(node.node_outputs[0].shape)
+        output = node.node_outputs[0]
+        rank = len(output.shape)
         fits = all(len(v.shape) == rank if v.dynamic_axes else len(v.shape) <= rank for v in node.node_inputs)
-        return _BY_NUMPY.get(self.name) if fits else None
+        is_large = output.dynamic_axes and rows * math.prod(output.shape) > _MOST_ELEMENTS
+        return (_IN_ONE_PASS if is_large else _BY_NUMPY).get(self.name) if fits else None
 
 
 class _Identity(Elementwise):
@@ -328,17 +330,22 @@ def _divide_by_numpy(a: AnyArray, b: AnyArray) -> AnyArray:
     return np.where(b == 0, b.dtype.type(0), a / b)
 
 
-_BY_NUMPY: dict[str, Callable[..., Any]] = {
+# NumPy computes these with vector instructions, the others in several passes or element by element.
+_IN_ONE_PASS: dict[str, Callable[..., Any]] = {
     "Plus": np.add, "Minus": np.subtract, "ElementTimes": np.multiply, "Negate": np.negative, "Abs": np.abs,
-    "Exp": np.exp, "Tanh": np.tanh, "ReLU": _relu_by_numpy, "StableSigmoid": _sigmoid_by_numpy, "Floor": np.floor,
-    "LogPlus": np.logaddexp, "Quotient": _divide_by_numpy, "Reciprocal": lambda x: _divide_by_numpy(x.dtype.type(1), x),
-    "ELU": lambda x: np.where(x > 0, x, np.expm1(x)), "Select": lambda flag, a, b: np.where(flag != 0, a, b),
-    "Clip": lambda x, low, high: np.where(x < low, low, np.where(x > high, high, x)),
+    "Exp": np.exp, "Tanh": np.tanh, "ReLU": _relu_by_numpy, "Floor": np.floor,
     **dict.fromkeys(("NoOp", "StopGradient"), np.copy),
+}
+_BY_NUMPY: dict[str, Callable[..., Any]] = _IN_ONE_PASS | {
+    "StableSigmoid": _sigmoid_by_numpy, "LogPlus": np.logaddexp, "Quotient": _divide_by_numpy,
+    "Reciprocal": lambda x: _divide_by_numpy(x.dtype.type(1), x), "ELU": lambda x: np.where(x > 0, x, np.expm1(x)),
+    "Select": lambda flag, a, b: np.where(flag != 0, a, b),
+    "Clip": lambda x, low, high: np.where(x < low, low, np.where(x > high, high, x)),
     **{name: _compared_by_numpy(compare) for name, compare in {
         "Equal": np.equal, "NotEqual": np.not_equal, "Less": np.less, "LessEqual": np.less_equal,
         "Greater": np.greater, "GreaterEqual": np.greater_equal}.items()},
 }
+_MOST_ELEMENTS = 1 << 12  # for more of them XLA takes less time
 
 # Operations with traits beyond those of element-wise ones
 _BASES = {"Exp": _Exponential, "Minus": _Difference, "ElementTimes": _Product, "Select": _Selection, "NoOp": _Identity}

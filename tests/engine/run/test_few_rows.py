@@ -105,6 +105,14 @@ def test_other_functions_are_left_to_xla(f):
     assert by_numpy(f) is None
 
 
+def test_many_elements_in_several_passes_are_left_to_xla():
+    for f, rows, is_by_numpy in [
+        (network(C.sigmoid, shape=4), 64, True), (C.sigmoid(C.input_variable(4097)), 1, False),
+        (C.tanh(C.input_variable(4097)), 1, True), (C.input_variable(9000) / (C.parameter(9000) + 1), 1, True),
+    ]:
+        assert (by_numpy(f, rows) is not None) == is_by_numpy
+
+
 @pytest.mark.parametrize("rows, inner, outer, part", [
     (1, 784, 512, 784), (1, 1024, 1024, 512), (1, 2048, 2048, 256), (1, 4096, 2048, 0),  # 0: left to XLA
     (64, 64, 64, 64), (8, 784, 512, 64), (16, 784, 512, 32), (32, 784, 512, 0), (8, 1024, 2048, 0), (2, 3, 1 << 20, 0),
