@@ -181,7 +181,9 @@ def test_the_program_is_that_of_the_command_which_is_listed_first(folder):
         reader = [ readerType = CNTKTextFormatReader ; file = x ; input = [ x = [ dim = 2 ] ] ]
     """)
     assert "The command train" in program_of(["configFile=a.cntk"])
-    assert "The command other" in program_of(["configFile=a.cntk", "command=test:other:train"])
+    for action in ("train", "trainRNN"):
+        arguments = ["configFile=a.cntk", "command=test:other:train", f"other=[action={action}]"]
+        assert "The command other" in program_of(arguments)
 
 
 def test_the_command_prints_the_program(folder, capsys):

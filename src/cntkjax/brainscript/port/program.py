@@ -44,7 +44,7 @@ def program_of(arguments: Sequence[str]) -> str:
 
 
 def _trains(block: Block) -> bool:
-    return "action" in block and block.array("action")[0].lower() == "train" and has_builder(block)
+    return "action" in block and block.array("action")[0].lower() in ("train", "trainrnn") and has_builder(block)
 
 
 def _program(command: Command, name: str, folder: str) -> str:
