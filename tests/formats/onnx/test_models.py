@@ -235,3 +235,13 @@ def test_a_cell_whose_states_are_constants_is_written_as_its_operations(tmp_path
     f.save(tmp_path / "cell.onnx", format=ONNX)
     data = np.ones((1, 3), np.float32)
     np.testing.assert_allclose(run(tmp_path / "cell.onnx", data)[0], f.eval({x: data}), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("counts", "steps"), [
+    ([1.5, 1.5, 1.5], [0, 0, 1, 2, 2]), ([0.5, 0.5, 0.5, 0.5], [0, 2]), ([0.3, 0.3, 0.3, 2.2], [0, 3, 3, 3]),
+    ([2.5], [0, 0, 0]),
+])
+def test_fractions_of_a_condition_add_up_as_in_cntk(counts: list[float], steps: list[int], tmp_path: Path) -> None:
+    C.sequence.where(C.sequence.input_variable(1)).save(tmp_path / "where.onnx", format=ONNX, opset=17)
+    data = np.array(counts, np.float32)[:, None, None]
+    assert run(tmp_path / "where.onnx", data)[0].ravel().tolist() == steps

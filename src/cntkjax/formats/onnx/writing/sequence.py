@@ -91,8 +91,8 @@ def _where(w: GraphWriter, node: Node, condition: str) -> str:
         place = w.cast(w.node("NonZero", [w.constant_of_shape(w.node("Shape", [row]), np.float32(1))]), dtype)  # [1, T]
         later = w.node("Less", [w.node("Transpose", [place], perm=[1, 0]), place])
         upto = w.cast(w.node("Not", [later]), dtype)  # [to, from]
-        sums = w.node("Floor", [w.node("MatMul", [upto, w.unsqueeze(row, [1])])])  # [T, 1]
-        total = w.cast(w.reshape(w.slice(sums, [-1], [END], [0]), 1), INT64)
+        sums = w.node("MatMul", [upto, w.unsqueeze(row, [1])])  # [T, 1]
+        total = w.cast(w.node("Ceil", [w.reshape(w.slice(sums, [-1], [END], [0]), 1)]), INT64)
         number = w.cast(w.node("NonZero", [w.constant_of_shape(total, np.float32(1))]), dtype)  # [1, count]
         done = w.cast(w.node("Not", [w.node("Greater", [sums, number])]), dtype)  # [T, count]
         numbers = w.node("Transpose", [w.reduce("ReduceSum", done, [0], True)], perm=[1, 0])
