@@ -340,3 +340,11 @@ def test_the_compiled_module_creates_values_from_array_views():
     view = C.NDArrayView.from_dense(ROW).as_shape((3, 2))
     assert cntk_py.Value_create((2,), [view], [True], C.cpu(), False, False).shape == (1, 3, 2)
     assert cntk_py.Value_create((2,), [view, view.slice_view((0, 0), (1, 2))], C.cpu(), False).shape == (2, 3, 2)
+
+
+def test_a_value_of_a_sparse_matrix_is_one_sequence_where_the_variable_has_steps():
+    value = C.Value(CSR)  # as in CNTK, and as a dense array
+    for is_sparse in (True, False):
+        s, x = (make(3, is_sparse=is_sparse) for make in (C.sequence.input_variable, C.input_variable))
+        assert [v.shape for v in C.times(s, np.eye(3)).eval({s: value})] == [(2, 3)]
+        np.testing.assert_array_equal(C.times(x, np.eye(3)).eval({x: value}), CSR.toarray())

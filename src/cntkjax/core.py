@@ -44,6 +44,7 @@ class Value(DataMixin):
     ((2, 2, 1), [[2, 1], [2, 0]])
     """
 
+    held: Any  # an array or matrix, fed like that itself, because its axes depend on the variable
     ONE_HOT_SKIP = 2**32 - 1  # index that `one_hot` converts to zeros
     _read_only = False
 
@@ -55,13 +56,16 @@ class Value(DataMixin):
             ragged = Ragged.from_sequences([b if hasattr(b, "tocsr") else np.asarray(b) for b in array])
             self._hold(ragged.with_starts(seq_starts), _sample_shape(ragged))
         elif hasattr(array, "tocsr"):
-            self._hold(Ragged(SparseRows.from_csr(array), None).with_starts(seq_starts), (array.shape[1],))
+            samples = SparseRows.from_csr(array)
+            self._hold(Ragged(samples, None).with_starts(seq_starts), (array.shape[1],))
+            if seq_starts is None:
+                self.held = samples.to_csr()
         else:
             # Copied as in CNTK, because the caller may write to its array later.
             array = of_known_type(array if hasattr(array, "devices") else np.array(array), "a Value")
             rows = array[None] if array.ndim == 0 else array
             self._hold(Ragged(rows, None).with_starts(seq_starts), array.shape[1:], static=array.ndim == 0)
-            self.held = array  # fed like the array itself, because its axes depend on the variable
+            self.held = array
 
     def _hold(self, ragged: Ragged | Result, shape: Shape, static: bool = False) -> None:
         self._data: Ragged | Result | None = ragged

@@ -99,8 +99,41 @@ def matrix(x, **options):
     return scipy.sparse.csr_matrix(x.reshape(len(x), -1) if isinstance(x, np.ndarray) else x, **options)
 
 
+def read(a, value, flat=False):
+    """A minibatch of a reader; `flat`: its samples are vectors."""
+    kinds = C.layers.typing
+    kind = (kinds.SparseTensor if a.is_sparse else kinds.Tensor)[a.shape]
+    if flat:
+        value = each(lambda v: dense(v).reshape(v.shape[0], -1), value)
+        kind = kinds.Tensor[value[0].shape[-1]]
+    source = C.io.MinibatchSourceFromData({"s": (value, kinds.Sequence[kind]) if isinstance(value, list) else value})
+    return source.next_minibatch(1000)[source.streams.s]
+
+
+def flags(value):
+    """Some flags that say whether a sequence begins here."""
+    return [i != 1 for i in range(len(value) if isinstance(value, list) else value.shape[0])]
+
+
+def one(value):
+    """The first sequence, or all samples."""
+    return dense(value[0] if isinstance(value, list) else value)
+
+
 # What is fed by mistake, or seldom: sparse variables in the first forms only.
 ODD = [
+    lambda a, value: read(a, value),
+    lambda a, value: read(a, value, True),
+    lambda a, value: each(C.NDArrayView.from_data, value),
+    lambda a, value: (value, [*flags(value), True]),
+    lambda a, value: (C.Value.create(a, value) if isinstance(value, list) else C.Value(value), flags(value)),
+    lambda a, value: a,
+    lambda a, value: C.Value(one(value).reshape(len(one(value)), -1)),
+    lambda a, value: C.Value.create(C.sequence.input_variable(a.shape, dtype=T), [one(value), one(value)[:1]]),
+    lambda a, value: C.Value.create(C.sequence.input_variable(a.shape, dtype=T), [v[None] for v in one(value)]),
+    lambda a, value: C.Value(matrix(one(value))),
+    lambda a, value: C.Value.one_hot([[0, 1], [1]] if isinstance(value, list) else [0, 1], max(2, value[0].shape[-1])),
+    lambda a, value: each(lambda v: dense(v)[None, None], value),
     lambda a, value: each(lambda v: dense(v)[..., : max(1, v.shape[-1] - 1)], value),
     lambda a, value: each(lambda v: np.concatenate([dense(v), dense(v)], -1), value),
     lambda a, value: each(lambda v: dense(v)[..., None], value),
@@ -132,7 +165,7 @@ def otherwise(outputs, minibatch, seed, forms=None):
     fed = feed(f, minibatch)
     variables = sorted((a for a in fed if a.dynamic_axes or forms), key=lambda a: a.name)
     for i, a in enumerate(variables if forms is None else variables[:1]):
-        some = (FORMS[:3] if a.is_sparse else FORMS) if forms is None else (forms[:12] if a.is_sparse else forms)
+        some = (FORMS[:3] if a.is_sparse else FORMS) if forms is None else (forms[:24] if a.is_sparse else forms)
         fed[a] = some[(seed + 7 * i) % len(some)](a, fed[a])
     values = f.eval(fed)
     return [values[o] for o in f.outputs] if isinstance(values, dict) else [values]

@@ -65,8 +65,9 @@ class ValueMembers(Value):
             raise RuntimeError(f"{self!r} is read-only: create it with read_only=False, or use deep_clone()")
         if source.shape != self.shape:
             raise ValueError(f"copy_from: {source!r} does not have the shape of {self!r}")
-        self.erase()
-        self.__dict__.update(source.deep_clone().__dict__)
+        copy = source.deep_clone().__dict__
+        self.__dict__.clear()
+        self.__dict__.update(copy)
 
     def unpack_variable_value(
         self: Any, variable: Variable, *sequences_only_and_device: Any
