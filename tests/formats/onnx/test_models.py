@@ -245,3 +245,12 @@ def test_fractions_of_a_condition_add_up_as_in_cntk(counts: list[float], steps: 
     C.sequence.where(C.sequence.input_variable(1)).save(tmp_path / "where.onnx", format=ONNX, opset=17)
     data = np.array(counts, np.float32)[:, None, None]
     assert run(tmp_path / "where.onnx", data)[0].ravel().tolist() == steps
+
+
+def test_errors_of_a_constant_label_or_constant_scores_are_written(tmp_path: Path) -> None:
+    x, y = C.sequence.input_variable(3), C.constant([0, 1, 0])
+    steps = R.normal(size=(4, 1, 3)).astype(np.float32)
+    for f in (C.classification_error(x, y), C.classification_error(y, x)):
+        f.save(tmp_path / "error.onnx", format=ONNX, opset=17)
+        (there,) = run(tmp_path / "error.onnx", steps)
+        np.testing.assert_allclose(there[:, 0], f.eval({x: [steps[:, 0]]})[0])

@@ -60,9 +60,9 @@ def _logistic(w: GraphWriter, node: Node, *x: str) -> str:
 def _classification_error(w: GraphWriter, node: Node, output: str, label: str, *n: str) -> str:
     """The number of labels that are not among the n largest outputs; of equal outputs the first counts as larger."""
     scores, labels = w.inputs(node)[:2]
-    axis, count = w.lead(scores), int(np.prod(scores.shape))
+    axis, count = max(w.lead(scores), w.lead(labels)), int(np.prod(scores.shape))
     x = _rows(w, output, scores)
-    true = w.node("ArgMax", [_rows(w, label, labels)], axis=axis, keepdims=1)
+    true = w.node("ArgMax", [_rows(w, label, labels)], axis=w.lead(labels), keepdims=1)
     number = w.array(np.arange(count, dtype=scores.dtype))
     label_index = w.cast(true, scores.dtype)
     distance = w.node("Abs", [w.node("Sub", [number, label_index])])
