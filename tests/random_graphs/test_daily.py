@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from . import exchange, media_programs, reader_programs
+from . import exchange, media_programs, onnx_files, reader_programs
 from .consistency import problems
 from .generator import write
 from .processes import ORACLE
@@ -46,3 +46,10 @@ def test_programs_of_today_agree_with_cntk(seeds):
 def test_checkpoints_of_today_are_restored_by_the_other(seeds):
     for program, found in exchange.problems(list(exchange.trained(seeds))):
         assert not found, f"seed {program.seed}: {found}\n{program.script()}"
+
+
+@pytest.mark.timeout(0 if LONGER > 1 else 300)
+def test_onnx_files_of_today_compute_the_same(seeds):
+    pytest.importorskip("onnxruntime")
+    for program in filter(onnx_files.is_writable, (write(2 * seed)[0] for seed in seeds)):
+        assert not (found := onnx_files.problem_of(program)), f"seed {program.seed}: {found}\n{program.script()}"
