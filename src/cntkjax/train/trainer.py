@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import attrgetter
 from typing import Any, SupportsFloat
 
 from .._typing import FileName
@@ -110,9 +109,12 @@ class TrainerCore(EvaluatorCore):
     @property
     def progress(self) -> Progress:
         """How far training has come; what its learners have seen in other trainers counts, as in CNTK."""
-        own = self.training.value.progress
-        seen = max((learner.counters for learner in self.learners), key=attrgetter("samples"))
-        return own if own.samples >= seen.samples else Progress(seen.samples, seen.minibatches, seen.sweeps)
+        progress = self.training.value.progress
+        for learner in self.learners:
+            seen = learner.counters
+            if seen.samples > progress.samples:
+                progress = Progress(seen.samples, seen.minibatches, seen.sweeps)
+        return progress
 
     def _describe(self) -> dict[str, str]:
         """What the workers that train together have to agree in, by feature."""
