@@ -87,7 +87,8 @@ CASES = (
          ("Simple_Demo_Train=[SGD=[maxEpochs=3]]",)),
     Case("Simple2d/MultiGpu", f"{_TESTS}/Simple2d/Multigpu.cntk", f"{_TESTS}/Simple2d/Data",
          ("Multigpu_Demo_Train=[SGD=[maxEpochs=3]]",), 2e-3),  # of errors: 1 of 10,000 samples
-    Case("Speech/Simple", f"{_TESTS}/Speech/Simple/cntk.cntk", f"{_TESTS}/Speech/Data", ("makeMode=true",), 5e-5),
+    Case("Speech/Simple", f"{_TESTS}/Speech/Simple/cntk.cntk", f"{_TESTS}/Speech/Data",
+         ("makeMode=true",), 2e-4),  # processors differ by 1e-4
     # CNTK 2.7 itself differs by as much from the last log: 0.2009455 instead of 0.20095585 in epoch 3
     Case("Image/QuickE2E", f"{_TESTS}/Image/QuickE2E/cntk.cntk", f"{_TESTS}/Image/Data"),
     Case("ParallelTraining/NoQuantization/SinglePrecision", f"{_TESTS}/ParallelTraining/SimpleMultiGPU.cntk",
