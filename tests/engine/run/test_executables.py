@@ -9,6 +9,7 @@ import time
 import jax
 import numpy as np
 import pytest
+from jax._src.interpreters import pxla
 
 import cntkjax as C
 from cntkjax.engine.data.ragged import Ragged
@@ -108,6 +109,26 @@ def test_an_executable_is_a_function_in_c():
     executables, _ = doubling()
     assert not hasattr(executables.get("key", ONES).run, "__code__")
     assert type(executables.get("key", ONES).run) is type(jax.jit(abs))
+
+
+def test_after_a_first_run_that_was_interrupted_later_ones_are_called_in_c_again(monkeypatch):
+    """What jax had to call from Python for ever would lose what is donated when an exception comes there."""
+    executables, _ = doubling()
+    outputs, calls, call = [], [], pxla.MeshExecutable.call
+
+    def interrupted(self, *arguments):
+        calls.append(len(calls))
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return call(self, *arguments)
+
+    monkeypatch.setattr(pxla.MeshExecutable, "call", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        executables.run("key", ONES, outputs)
+    for _ in range(3):
+        executables.run("key", ONES, outputs)
+    assert [output.tolist() for output in outputs] == [[2, 2, 2]] * 3
+    assert calls == [0, 1], "the first one, and once more"
 
 
 def test_other_options_of_jax_have_executables_of_their_own():

@@ -35,7 +35,14 @@ from ..xla.fork_guard import check_not_forked
 from ..xla.memory import Needs, needs
 from ..xla.nvidia import warn_of_unused_gpus
 from ..xla.platform import lowering
-from ..xla.private_names import available, c_function, called_functions, forget_traces, shared_context
+from ..xla.private_names import (
+    available,
+    c_function,
+    called_functions,
+    forget_traces,
+    import_dialects,
+    shared_context,
+)
 from ..xla.versions import double_precision, option, options
 from ..xla.work import elements, largest_sum, lost_time, operations, stores_in_loops
 from .compilations import Compilation, Subject, announced, record
@@ -96,16 +103,19 @@ class Executable:
     """A compiled computation.
 
     `run` is a function in C, so no bytecode runs between the computation and what keeps its outputs, except when it is
-    called for the first time: then `has_run` is false. `seconds`: how long it took to compile, in this process or, if
-    it is `stored`, in an earlier one. `needs`: what it takes of the device's memory, for the error where that is not
-    enough. `allowance`: how often it may run. `lowered`: what its successor is compiled from.
-    `last_use`: larger for what was used later.
+    called for the first time: then `has_run` is false. `again`: makes another such function, for where this was
+    interrupted (`has_begun`, and not `has_run`). `seconds`: how long it took to compile, in this process or, if it is
+    `stored`, in an earlier one. `needs`: what it takes of the device's memory, for the error where that is not enough.
+    `allowance`: how often it may run. `lowered`: what its successor is compiled from. `last_use`: larger for what was
+    used later.
     """
 
     run: Callable[..., PyTree]
     seconds: float
     stored: bool
     needs: Callable[[], Needs | None] = lambda: None
+    again: Callable[[], Callable[..., PyTree]] | None = None
+    has_begun: bool = False
     has_run: bool = False
     allowance: Allowance = field(default_factory=Allowance)
     lowered: Lowered | None = None
@@ -170,17 +180,21 @@ class Compiler:
         begin, text = time.perf_counter(), self._text(inputs)
         with double_precision(self._is_double), ExitStack() if in_background else self.announced(inputs):
             executable, is_stored, lowered = self._executable(inputs, run, None if before is None else before.lowered)
-            function = _CALLING.attempt(c_function, executable.compiled) if available().calls else None
         _TIDYING.attempt(count_program)
         seconds, line = time.perf_counter() - begin, "" if in_background else user_line()
         size = self.computation.operations()
         record(Compilation(text, seconds, is_stored, in_background, size, line, executable.seconds))
+        callable_again = partial(self._callable, executable.compiled)
         prepared = Executable(
-            function or self.jitted, executable.seconds, is_stored, partial(needs, executable.compiled),
+            callable_again(), executable.seconds, is_stored, partial(needs, executable.compiled), callable_again,
             allowance=Allowance.of(executable.runs), lowered=lowered if executable.runs else None,
         )
         self.computation.compiled(inputs, prepared)
         return prepared
+
+    def _callable(self, compiled: jax.stages.Compiled) -> Callable[..., PyTree]:
+        with double_precision(self._is_double):
+            return (_CALLING.attempt(c_function, compiled) if available().calls else None) or self.jitted
 
     def _executable(
         self, inputs: Inputs, run: int | None, lowered: Lowered | None
@@ -227,6 +241,7 @@ class Compiler:
 
     def _lowered(self, inputs: Inputs, description: str | None) -> Lowered:
         """The program that the function is traced to."""
+        import_dialects()
         if next(_traces) % _KEPT_TRACES == 0:
             _TIDYING.attempt(forget_traces)
         traced = self._newly_jitted(self._function).trace(*inputs)

@@ -105,6 +105,9 @@ class Executables:
     ) -> None:
         with deferred_interrupts():
             executable = self.get(signature, inputs, step)
+            if executable.has_begun and executable.again is not None:
+                executable.run = executable.again()  # jax calls from Python for ever what was interrupted at first
+            executable.has_begun = True
             # In its first run jax calls it from Python, so copies are donated. What is interrupted then leaves state as
             # it was, and so does a lack of memory, which shows when the program has run.
             try:

@@ -7,11 +7,13 @@ each process, after one warning.
 from __future__ import annotations
 
 import io
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +21,7 @@ import numpy as np
 
 from ..._best_effort import BestEffort
 from ..._user_code import warn
+from .background import Background
 from .cache import store
 from .descriptions import digest
 from .devices import default_device
@@ -26,6 +29,9 @@ from .environment import environment
 
 _CALLING = BestEffort("call a small program without Python in between", "jax.jit compiles and calls programs")
 _STORING = BestEffort("store a small program and load it", "no program is stored for later processes")
+
+_DIALECT = "jaxlib.mlir.dialects.mhlo"
+_importing = Background("cntkjax-import")
 
 
 class Available(NamedTuple):
@@ -41,6 +47,7 @@ def available() -> Available:
     entries, key = store(), digest("private names", environment())
     answer = entries.read(key) if entries is not None else None
     if answer is None:
+        import_dialects()
         answer = bytes([_CALLING.attempt(_calls, otherwise=False), _STORING.attempt(_stores, otherwise=False)])
         if entries is not None:
             entries.write(key, answer)
@@ -119,6 +126,20 @@ class _Lent(threading.local):
 
 
 _lent = _Lent()
+
+
+def import_dialects() -> None:
+    """Import what JAX imports when it first lowers a program, in a thread to which nobody sends an exception.
+
+    A dialect whose import was interrupted can never be imported again: its namespace is registered already.
+    """
+    if _DIALECT not in sys.modules:
+        _importing.submit(_import).result()
+
+
+def _import() -> None:
+    with suppress(ImportError):  # of other versions
+        import_module(_DIALECT)
 
 
 @contextmanager
@@ -233,6 +254,6 @@ def _unpickler() -> Any:
 
 
 __all__ = [
-    "Available", "available", "c_function", "called_functions", "deserialized", "forget_traces", "serialized",
-    "shared_context", "used_inputs",
+    "Available", "available", "c_function", "called_functions", "deserialized", "forget_traces",
+    "import_dialects", "serialized", "shared_context", "used_inputs",
 ]
