@@ -15,7 +15,6 @@ from .._typing import AnyArray, Array
 from ..engine.data.sparse import Sparse, dense
 from ..engine.lower.values import Context, Traced, common_axes
 from ..engine.plan.padding import ANYTHING, PaddedOperand
-from ..engine.run.few_rows import part_of_weight, product_in_parts
 from ..graph.axis import BATCH
 from ..graph.build import Spec, merged_axes
 from ..graph.errors import AxisError, ShapeError, explain
@@ -25,6 +24,33 @@ from ..graph.variable import Edge, Leaf, infer_shape
 from .base import Attrs, Int, Primitive, Size, primitive
 
 REDUCE_SEQUENCE = -2  # as inferInputRankToMap: the products of all steps are summed
+
+
+# Beyond one row of so many weights, or so many multiplications, OpenBLAS uses several threads. Where other programs
+# keep the machine busy, these wait for each other, and a product of eight rows takes 50 ms instead of 0.3.
+_MOST_WEIGHTS, _MOST_MULTIPLICATIONS = 1 << 19, 1 << 18
+# Larger products are sums of smaller ones, which take less time than XLA if these are not too small.
+_LEAST_PART, _MOST_ROWS_IN_PARTS = 24, 16
+
+
+def _part_of_weight(rows: int, inner: int, outer: int) -> int:
+    """How many rows of a weight [inner, outer] one thread of OpenBLAS multiplies at once by so many samples.
+
+    0 if XLA takes less time for the product.
+    """
+    part = (_MOST_WEIGHTS if rows == 1 else _MOST_MULTIPLICATIONS) // (rows * outer)
+    if part >= inner:
+        return inner
+    is_small = inner * outer <= _MOST_WEIGHTS * (8 if rows == 1 else 2)
+    return part if part >= _LEAST_PART and rows <= _MOST_ROWS_IN_PARTS and is_small else 0
+
+
+def _product_in_parts(part: int, samples: AnyArray, weight: AnyArray) -> AnyArray:
+    """The product of samples [rows, inner] and a weight [inner, outer], so many rows of the weight at once."""
+    result = np.dot(samples[:, :part], weight[:part])
+    for i in range(part, len(weight), part):
+        result += np.dot(samples[:, i : i + part], weight[i : i + part])
+    return result
 
 
 @primitive("Times", 31)
@@ -51,8 +77,8 @@ class Times(Primitive):
         if not left.dynamic_axes or right.dynamic_axes or left.shape != right.shape[:-rank]:
             return None
         inner, shape = prod(left.shape), right.shape[-rank:]
-        part = part_of_weight(rows, inner, prod(shape))
-        product = np.dot if part == inner else partial(product_in_parts, part)
+        part = _part_of_weight(rows, inner, prod(shape))
+        product = np.dot if part == inner else partial(_product_in_parts, part)
 
         def multiply(samples: AnyArray, weight: AnyArray) -> AnyArray:
             return product(samples.reshape(-1, inner), weight.reshape(inner, -1)).reshape(len(samples), *shape)

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import cntkjax as C
-from cntkjax.engine.run.few_rows import MOST_ROWS, few_rows, part_of_weight
+from cntkjax.engine.run.few_rows import MOST_ROWS, few_rows
 from cntkjax.engine.run.prediction import Prediction
+from cntkjax.primitives.product import _part_of_weight
 
 RNG = np.random.default_rng(3)
 dense = C.layers.Dense
@@ -118,14 +119,14 @@ def test_many_elements_in_several_passes_are_left_to_xla():
     (64, 64, 64, 64), (8, 784, 512, 64), (16, 784, 512, 32), (32, 784, 512, 0), (8, 1024, 2048, 0), (2, 3, 1 << 20, 0),
 ])
 def test_a_blas_multiplies_no_more_at_once_than_in_one_thread(rows, inner, outer, part):
-    assert part_of_weight(rows, inner, outer) == part
+    assert _part_of_weight(rows, inner, outer) == part
 
 
 @pytest.mark.parametrize("shape, outputs", [((700,), (600,)), ((3, 233), (20, 30))])
 @pytest.mark.parametrize("rows", [1, 2, 7])
 def test_products_in_parts_are_those_of_eval(rows, shape, outputs):
     f = dense(outputs, activation=C.relu, init_bias=0.1)(C.input_variable(shape))
-    assert 0 < part_of_weight(rows, np.prod(shape), np.prod(outputs)) < np.prod(shape) or rows == 1
+    assert 0 < _part_of_weight(rows, np.prod(shape), np.prod(outputs)) < np.prod(shape) or rows == 1
     batch = RNG.standard_normal((rows, *shape)).astype(np.float32)
     (value,) = by_numpy(f, rows)(batch)
     expected = f.eval(batch)

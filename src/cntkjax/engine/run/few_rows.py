@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..._typing import AnyArray
 from ...graph.function import Node
 from ...graph.variable import Edge
 from ..plan.parts import resolve
@@ -18,11 +17,6 @@ from ..plan.plan import Plan
 from ..xla.platform import platform
 
 MOST_ROWS = 64  # up to here NumPy took less time than XLA (docs/performance.md)
-# Beyond one row of so many weights, or so many multiplications, OpenBLAS uses several threads. Where other programs
-# keep the machine busy, these wait for each other, and a product of eight rows takes 50 ms instead of 0.3.
-_MOST_WEIGHTS, _MOST_MULTIPLICATIONS = 1 << 19, 1 << 18
-# Larger products are sums of smaller ones, which take less time than XLA if these are not too small.
-_LEAST_PART, _MOST_ROWS_IN_PARTS = 24, 16
 
 Samples: TypeAlias = "np.ndarray[Any, Any]"
 Call: TypeAlias = Callable[[Samples], list[Samples]]
@@ -92,24 +86,4 @@ def _applied(compute: Callable[..., Samples], operands: Sequence[Any]) -> _Step:
     return lambda computed: compute(*(computed[a] if type(a) is int else a for a in operands))
 
 
-def part_of_weight(rows: int, inner: int, outer: int) -> int:
-    """How many rows of a weight [inner, outer] one thread of OpenBLAS multiplies at once by so many samples.
-
-    0 if XLA takes less time for the product.
-    """
-    part = (_MOST_WEIGHTS if rows == 1 else _MOST_MULTIPLICATIONS) // (rows * outer)
-    if part >= inner:
-        return inner
-    is_small = inner * outer <= _MOST_WEIGHTS * (8 if rows == 1 else 2)
-    return part if part >= _LEAST_PART and rows <= _MOST_ROWS_IN_PARTS and is_small else 0
-
-
-def product_in_parts(part: int, samples: AnyArray, weight: AnyArray) -> AnyArray:
-    """The product of samples [rows, inner] and a weight [inner, outer], so many rows of the weight at once."""
-    result = np.dot(samples[:, :part], weight[:part])
-    for i in range(part, len(weight), part):
-        result += np.dot(samples[:, i : i + part], weight[i : i + part])
-    return result
-
-
-__all__ = ["MOST_ROWS", "few_rows", "part_of_weight", "product_in_parts"]
+__all__ = ["MOST_ROWS", "few_rows"]
