@@ -23,7 +23,15 @@ _NOTEBOOK_COLUMNS = 110
 
 def is_interactive() -> bool:
     """Whether output goes to a terminal or a notebook."""
-    return _notebook() is not None or sys.stderr.isatty()
+    return _notebook() is not None or _is_terminal(sys.stderr)
+
+
+def _is_terminal(stream: Any) -> bool:
+    """A stream may be None (a program without a console), closed, or a script's own object that can only write."""
+    try:
+        return bool(stream.isatty())
+    except (AttributeError, ValueError):
+        return False
 
 
 def _notebook() -> Any:

@@ -124,6 +124,27 @@ def test_models_load_from_bytes_and_open_files(tmp_path):
         assert_same(evaluate(C.load_model(source), data), evaluate(function, data))
 
 
+class _Tee:
+    """What scripts put in the place of a standard stream, to have a log file too."""
+
+    def write(self, text):
+        pass
+
+
+def _closed():
+    stream = io.StringIO()
+    stream.close()
+    return stream
+
+
+@pytest.mark.parametrize("stream", [None, _Tee(), _closed()], ids=["none", "tee", "closed"])
+def test_models_are_saved_and_loaded_whatever_the_standard_error_stream_is(stream, tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.stderr", stream)
+    function, data = dense()
+    function.save(tmp_path / "model")
+    assert_same(evaluate(C.load_model(tmp_path / "model"), data), evaluate(function, data))
+
+
 def test_a_model_loaded_twice_and_combined_keeps_both_values(tmp_path):
     function, data = dense()
     function.save(tmp_path / "m")

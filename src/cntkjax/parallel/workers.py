@@ -176,9 +176,9 @@ def _leave(process: int) -> None:
 
 def _exit() -> None:
     """Worker 0 ends last: jax's service is in it, without which jax aborts the others, with messages of its own."""
-    with suppress(OSError, ValueError):
-        sys.stdout.flush()
-        sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):  # of a stream that is None, broken or closed
+            stream.flush()
     siblings.end_stopped()
     if _channel is not None and _place.rank == 0:
         time.sleep(2 * _NEWS)
