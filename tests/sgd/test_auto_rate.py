@@ -155,6 +155,8 @@ def test_what_a_search_spends():
     short = [auto_rate.budget_of(SGD(maxEpochs=3).settings, epoch, 90) for epoch in range(3)]
     assert short == [54, 0, 0]  # a fiftieth would be too few for a trial
     assert auto_rate.budget_of(SGD(maxEpochs=3, numMiniBatch4LRSearch=30).settings, 0, 1000) == 30
+    in_samples = SGD(maxEpochs=3, numSamples4Search=650, minibatchSize="32:64").settings
+    assert auto_rate.budget_of(in_samples, 0, 1000) == 20
 
 
 def test_numBestSearchEpoch_and_numPrevLearnRates():

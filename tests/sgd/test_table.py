@@ -25,8 +25,8 @@ ISSUE = """modelPath trainCriterionNodeName evalCriterionNodeName epochSize mini
         learningRatesPerMB minLearningRatePerSample momentumAsTimeConstant momentumPerMB useNAG autoAdjustLR
         reduceLearnRateIfImproveLessThan learnRateDecreaseFactor increaseLearnRateIfImproveMoreThan
         learnRateIncreaseFactor loadBestModel learnRateAdjustInterval useCVSetControlLRIfCVExists
-        useEvalCriterionControlLR numMiniBatch4LRSearch numPrevLearnRates numBestSearchEpoch autoAdjustMinibatch
-        minibatchSizeTuningFrequency minibatchSizeTuningMax minibatchSearchCriterionErrorMargin
+        useEvalCriterionControlLR numMiniBatch4LRSearch numSamples4Search numPrevLearnRates numBestSearchEpoch
+        autoAdjustMinibatch minibatchSizeTuningFrequency minibatchSizeTuningMax minibatchSearchCriterionErrorMargin
         parallelizationMethod parallelizationStartEpoch distributedMBReading syncPerfStats gradientBits
         useBufferedAsyncGradientAggregation blockSize blockMomentumAsTimeConstant resetSGDMomentum
         useNesterovMomentum blockLearningRate gradientClippingWithTruncation clippingThresholdPerSample L2RegWeight

@@ -147,7 +147,7 @@ class TrainingLog(Observer):
         self._log, self._criteria, self._epochs = log, criteria, epochs
         self._epoch_size, self._every, self._first = epoch_size, every or sys.maxsize, first
         self._samples_seen, self._known_size, self._pieces = 0, epoch_size, max(pieces, 1)
-        self._epoch: Epoch | None = None
+        self._rate = 0.0
         self._methods = methods
         self._last: Sequence[SupportsFloat] = ()
 
@@ -163,13 +163,16 @@ class TrainingLog(Observer):
             f"Starting Epoch {epoch.number}: learning rate per sample = {epoch.rate:f}  effective momentum = "
             f"{momentum**epoch.minibatch_size:f}  momentum as time constant = {constant:.1f} samples"
         )
-        before, loop = self._methods(epoch.number)
+        self._rate, self._began = epoch.rate, time.perf_counter()
+        self._begin_loop(epoch.number, epoch.minibatch_size)
+
+    def _begin_loop(self, epoch: int, size: int, title: str = "") -> None:
+        before, loop = self._methods(epoch)
         if before:
             self._log.line(before)
         self._log.line()
         self._log.line(f"Starting minibatch loop{loop}.")
-        self._epoch, self._began = epoch, time.perf_counter()
-        self._shown = self._began
+        self._number, self._size, self._title, self._shown = epoch, size, title, time.perf_counter()
         self._whole, self._since = Sums(self._criteria), Sums(self._criteria)
 
     def trained(self, samples: int, sums: Sequence[SupportsFloat]) -> None:
@@ -183,23 +186,26 @@ class TrainingLog(Observer):
     def _show(self) -> None:
         """The line about the minibatches since the last one."""
         shown, count, last = self._since.shown(), self._since.samples, self._whole.minibatches
+        span = f"{last - self._since.minibatches + 1:4d}-{last:4d}{self._percentage(last)}"
         seconds, self._shown = time.perf_counter() - self._shown, time.perf_counter()
         self._log.line(
-            f" {self._name()}-Minibatch[{last - self._since.minibatches + 1:4d}-{last:4d}{self._percentage(last)}]: "
-            f"{shown}; time = {seconds:.4f}s; samplesPerSecond = {count / max(seconds, 1e-9):.1f}"
+            f"{self._title} {self._name()}-Minibatch[{span}]: {shown}; time = {seconds:.4f}s; samplesPerSecond = "
+            f"{count / max(seconds, 1e-9):.1f}"
         )
         self._since = Sums(self._criteria)
 
-    def tried(self, epoch: int, rate: float, size: int, samples: int, sums: Sequence[SupportsFloat]) -> None:
-        """Log the averages of a trial."""
-        trial = Sums(self._criteria)
-        trial.add(sums[: len(self._criteria)], [samples] * len(sums))
-        self._log.line(f" Finished Mini-Epoch[{epoch}]: {trial.shown()}; learningRatePerSample = "
-                       f"{np.float32(rate):.8g}; minibatchSize = {size}")
+    def tries(self, epoch: int, title: str, rate: float, size: int) -> None:
+        """Begin the minibatches of a trial."""
+        self._begin_loop(epoch, size, f"  {title}:")
 
-    def searches(self, epoch: int, kind: str, finding: str) -> None:
+    def tried(self, epoch: int, rate: float, size: int) -> None:
+        """Log the averages of a trial."""
+        self._log.line(f" Finished Mini-Epoch[{epoch}]: {self._of_all().shown()}; learningRatePerSample = "
+                       f"{rate:.8g}; minibatchSize = {size}")
+
+    def searches(self, finding: str) -> None:
         """Log what a search does."""
-        self._log.line(f" {kind} Epoch[{epoch}]: {finding}")
+        self._log.line(f" {finding}")
 
     def ended(self, epoch: Epoch) -> None:
         """Log the averages of the epoch; workers find its end with another minibatch (log)."""
@@ -209,10 +215,9 @@ class TrainingLog(Observer):
             self.trained(0, [value if each.is_whole else 0.0 for each, value in columns])
         shown = self._whole.minibatches - self._since.minibatches
         self._known_size = self._known_size or shown * (epoch.minibatch_size // self._pieces)
-        whole = self._whole.of_all_workers() if self._methods(epoch.number)[0] else self._whole
         self._log.line(
-            f"Finished {self._name()}: [Training] {whole.shown()}; totalSamplesSeen = {self._samples_seen}; "
-            f"learningRatePerSample = {np.float32(epoch.rate):.8g}; epochTime={time.perf_counter() - self._began:.6g}s"
+            f"Finished {self._name()}: [Training] {self._of_all().shown()}; totalSamplesSeen = {self._samples_seen}; "
+            f"learningRatePerSample = {epoch.rate:.8g}; epochTime={time.perf_counter() - self._began:.6g}s"
         )
 
     def validated(self, sums: Sums) -> None:
@@ -237,28 +242,30 @@ class TrainingLog(Observer):
         """Log that the epochs since a checkpoint are repeated."""
         self._samples_seen -= samples
         self._log.line(f"Loading (rolling back to) previous model with best training-criterion value: {path}.")
-        if self._epoch is not None and rate < self._epoch.rate:
-            self._log.line(f"learnRatePerSample reduced to {np.float32(rate):.8g}")
+        if rate < self._rate:
+            self._log.line(f"learnRatePerSample reduced to {rate:.8g}")
         self._log.line(f"SGD: revoke back to and update checkpoint file for epoch {epoch}")
 
     def stops(self, epoch: int, rate: float, least: float) -> None:
         """Log that the rate is too small for an epoch."""
         self._log.line(
-            f"Learn Rate Per Sample for Epoch[{epoch}] = {np.float32(rate):.8g} is less than minLearningRatePerSample "
+            f"Learn Rate Per Sample for Epoch[{epoch}] = {rate:.8g} is less than minLearningRatePerSample "
             f"{np.float32(least):.8g}. Training complete."
         )
 
+    def _of_all(self) -> Sums:
+        """The sums since the loop began; over all workers if these train on their own."""
+        return self._whole.of_all_workers() if self._methods(self._number)[0] else self._whole
+
     def _name(self) -> str:
-        assert self._epoch is not None
-        return f"Epoch[{self._epoch.number:2d} of {self._epochs}]"
+        return f"Epoch[{self._number:2d} of {self._epochs}]"
 
     def _percentage(self, minibatch: int) -> str:
         """How much of the epoch is over by the size of full minibatches, if the size of epochs is known.
 
         Without epochSize it is what lines of the first epoch have counted, as CNTK's logs show.
         """
-        assert self._epoch is not None
-        seen, size = minibatch * (self._epoch.minibatch_size // self._pieces), self._known_size
+        seen, size = minibatch * (self._size // self._pieces), self._known_size
         return f", {100 * seen / size:.2f}%" if size else ""
 
 

@@ -51,7 +51,7 @@ class Meter:
         self._observer = observer
         self._writers = [unwrap(writer) for writer in writers]
         self._shown: dict[str, Any] = {}
-        self._is_trial = False
+        self._is_silent = False
         self.tally = Tally()
 
     def begin_epoch(self) -> Tally:
@@ -60,13 +60,13 @@ class Meter:
         return self.tally
 
     @contextmanager
-    def trial(self) -> Iterator[Tally]:
-        """What is trained or tested in this scope is not reported; the tally counts what is trained."""
-        outer, self.tally, self._is_trial = self.tally, Tally(), True
+    def silence(self) -> Iterator[Tally]:
+        """The writers get nothing of what is trained or tested in this scope; the tally counts what is trained."""
+        outer, self.tally, self._is_silent = self.tally, Tally(), True
         try:
             yield self.tally
         finally:
-            self.tally, self._is_trial = outer, False
+            self.tally, self._is_silent = outer, False
 
     def begin_session(self, seen: int, total: int | None) -> None:
         """Announce the number of samples seen so far, and in total, if that is known."""
@@ -85,20 +85,18 @@ class Meter:
         """Count a minibatch; loss and metric are sums over its samples."""
         others = self.others_of()
         self.tally.add(samples, loss, metric, others)
-        if self._is_trial:
-            return
         self._observer.trained(samples, (loss, metric, *others))
-        for writer in self._writers:
+        for writer in () if self._is_silent else self._writers:
             writer.update_training(samples, loss, metric)
 
     def update_test(self, samples: int, metric: SupportsFloat) -> None:
         """Pass on a minibatch of a test."""
-        for writer in () if self._is_trial else self._writers:
+        for writer in () if self._is_silent else self._writers:
             writer.update_test(samples, metric)
 
     def write_training_summary(self) -> None:
         """Pass on the end of an epoch."""
-        for writer in () if self._is_trial else self._writers:
+        for writer in () if self._is_silent else self._writers:
             writer.write_training_summary()
 
     def write_test_summary(self) -> None:

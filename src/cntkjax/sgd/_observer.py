@@ -18,12 +18,18 @@ class Observer:
         """Called before an epoch, whose losses are not known yet; the momentum is that of a sample."""
 
     def trained(self, samples: int, sums: Sequence[SupportsFloat]) -> None:
-        """Called after a minibatch, with the sums of loss and metrics over its samples, perhaps not computed yet."""
+        """Called after a minibatch of an epoch or a trial.
 
-    def tried(self, epoch: int, rate: float, size: int, samples: int, sums: Sequence[SupportsFloat]) -> None:
-        """Called after each trial before an epoch, with the sums of loss and metrics over its samples."""
+        `sums`: of loss and metrics over its samples, perhaps not computed yet.
+        """
 
-    def searches(self, epoch: int, kind: str, finding: str) -> None:
+    def tries(self, epoch: int, title: str, rate: float, size: int) -> None:
+        """Called before each trial that a search, which has a title, runs before an epoch."""
+
+    def tried(self, epoch: int, rate: float, size: int) -> None:
+        """Called after each trial."""
+
+    def searches(self, finding: str) -> None:
         """Called with what a search before an epoch, for a rate or a size, does or finds."""
 
     def ended(self, epoch: Epoch) -> None:

@@ -9,6 +9,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from ..eval import Evaluator
 from ..graph.proxy import unwrap
 from ..logging import ProgressWriter
@@ -19,7 +21,7 @@ from ..parallel import workers
 from ..train._sources import Criterion, Data, Inputs, as_source
 from ..train.trainer import Trainer
 from ..train.training_session import CrossValidationConfig, minibatch_size_schedule
-from . import auto_minibatch, auto_rate
+from . import auto_minibatch, auto_rate, recorded_search
 from ._checkpoints import Checkpoints
 from ._criteria import inputs_by_name, named_criteria
 from ._gradient_check import check_gradients
@@ -43,7 +45,8 @@ class BlockRun:
     `validate`: returns loss and metrics on validation data, in minibatches of a size; otherwise `cv_source` has them.
     `factors`: of the learning rate, by parameters. `trained`: epochs that the model was trained in already, if there
     is no checkpoint of them: then the run goes on after them, without their momentum.
-    `observer`: gets what happens; then the last epoch's checkpoint is modelPath itself, as on CNTK's command line.
+    `observer`: gets what happens; then the last epoch's checkpoint is modelPath itself, and trials before epochs are
+    those of recorded_search.py, as on CNTK's command line.
     Errors: as of `SGD.train`.
     """
 
@@ -53,7 +56,7 @@ class BlockRun:
         observer: Observer | None = None, validate: Callable[[int], Sequence[float]] | None = None,
         factors: Factors = MappingProxyType({}), trained: int = 0,
     ) -> None:
-        self._observer = observer or Observer()
+        self._observer, self._as_recorded = observer or Observer(), observer is not None
         self._settings, self._epochs, self._trained = settings, settings.required("maxEpochs"), trained
         if settings["autoAdjustLR"] != "searchBeforeEpoch" and settings.rates is None:
             raise ConfigError("the SGD block has no learning rate: give learningRatesPerSample or learningRatesPerMB, "
@@ -197,9 +200,7 @@ class BlockRun:
             raise RuntimeError(f"the data ended before epoch {epoch + 1}: give a source that repeats them, without "
                                "max_sweeps or max_samples, or a smaller maxEpochs")
         sums = [tally.samples, *map(float, (tally.loss, tally.metric, *tally.others))]
-        sums += [0.0] * (len(self._names) + 1 - len(sums))  # of an epoch without samples
-        if settings["parallelizationMethod"] in MERGING and epoch + 1 >= settings["parallelizationStartEpoch"]:
-            sums = summed(f"the end of epoch {epoch + 1}", sums)
+        sums = self._of_all_workers(epoch, f"the end of epoch {epoch + 1}", sums)
         loss, metric, *others = (total / max(sums[0], 1) for total in sums[1:])
         metrics = self._several([metric, *others])
         record = replace(
@@ -215,6 +216,13 @@ class BlockRun:
             return
         self._observer.saves(self._checkpoints.file(record.number))
         self._save()
+
+    def _of_all_workers(self, epoch: int, operation: str, sums: Sequence[float]) -> list[float]:
+        """Sums of samples, loss and metrics over workers that train on their own."""
+        padded = [*sums, *[0.0] * (len(self._names) + 1 - len(sums))]  # where a worker had no samples
+        has_begun = epoch + 1 >= self._settings["parallelizationStartEpoch"]
+        merges = has_begun and self._settings["parallelizationMethod"] in MERGING
+        return summed(operation, padded) if merges else padded
 
     def _validated(self, record: Epoch) -> Epoch:
         """The record of an epoch with loss and metrics of the validation data."""
@@ -249,24 +257,30 @@ class BlockRun:
         settings, epochs = self._settings, self._history.epochs
         size = auto_minibatch.size_before(settings, epochs, epoch)
         factor = auto_rate.factor_after(settings, epochs)
-        rate = auto_rate.first_rate(settings, epoch, size) * factor
+        rate = auto_rate.first_rate(settings, epoch, size)
+        if self._as_recorded:  # in CNTK's logs rates of blocks have single precision, and found ones do not
+            rate = float(np.float32(rate))
+        rate *= factor
         searches_rate = auto_rate.is_due(settings, epoch)
         searches_size = auto_minibatch.is_due(settings, epoch)
         trials: Sequence[tuple[float, float]] = ()
         spent = 0
         if searches_rate or searches_size:
+            data = partial(epoch_of, self._source, epoch, settings["epochSize"])
             with Trials(
-                self._trainer, self._tests[0], self._reader, self._inputs, self._meter, self._set_rate,
-                partial(self._observer.tried, epoch + 1),
+                self._trainer, self._tests[0], self._reader, self._inputs, self._meter, self._set_rate, self._observer,
+                epoch + 1, data, partial(self._of_all_workers, epoch),
             ) as scope:
-                samples = self._epoch_size()
-                if searches_rate:
-                    report = partial(self._observer.searches, epoch + 1, "SearchForBestLearnRate")
+                samples, report = self._epoch_size(), self._observer.searches
+                if searches_rate and self._as_recorded and epoch >= settings["numBestSearchEpoch"]:
+                    rate, trials = recorded_search.find_rate(scope, settings, epochs, size, samples, report)
+                elif searches_rate:
                     minibatches = math.ceil(samples / size)
                     rate, trials = auto_rate.search(scope, settings, epochs, rate, size, minibatches, report)
-                if searches_size:
-                    report = partial(self._observer.searches, epoch + 1, "AdaptiveMinibatchSearch")
-                    size = auto_minibatch.search(scope, settings, rate, size, samples, report)
+                if searches_size and self._as_recorded:
+                    size = recorded_search.find_size(scope, settings, epochs, rate, size, report)
+                elif searches_size:
+                    size = auto_minibatch.search(scope, settings, rate, size, samples)
             spent = math.ceil(scope.spent)
         if settings["traceLevel"] and workers.rank() == 0:
             print("".join(f"Epoch {epoch + 1}: trial of rate {r:g}: loss {loss:g}\n" for r, loss in trials), end="")

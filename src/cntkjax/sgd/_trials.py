@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self, SupportsFloat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Self
 
 from ..device import DeviceDescriptor
 from ..eval.evaluator import Evaluator, EvaluatorCore
@@ -15,7 +16,8 @@ from ..io import MinibatchData
 from ..parallel import workers
 from ..train._sources import Inputs, SessionSource, next_minibatch, read
 from ..train.trainer import Trainer
-from ._meter import Meter
+from ._meter import Meter, Tally
+from ._observer import Observer
 from ._session import Session
 from ._workers import broadcast
 
@@ -62,15 +64,18 @@ class Trials:
     """A scope in which trials are run: at its end, model, learners and source are as they were at its beginning.
 
     `loss`: what an evaluator computes of a minibatch. `set_rate`: sets the trainer's rate per sample.
-    `report`: gets rate, size, samples and sums of each trial. `spent`: the time of all trials, in minibatches of
-    training.
+    `epoch`: the number of the epoch before which they are, from 1; `data`: the scope in which the data end with it.
+    `of_all`: sums numbers over workers that train on their own. `observer`: gets what happens. `spent`: the time of all
+    trials, in minibatches of training.
     """
 
     def __init__(
         self, trainer: Trainer, loss: Evaluator, source: SessionSource, inputs: Inputs, meter: Meter,
-        set_rate: Callable[[float], object], report: Callable[[float, int, int, list[SupportsFloat]], object],
+        set_rate: Callable[[float], object], observer: Observer, epoch: int,
+        data: Callable[[], AbstractContextManager[Any]], of_all: Callable[[str, list[float]], list[float]],
     ) -> None:
-        self._set_rate, self._report = set_rate, report
+        self._set_rate, self._data, self._of_all = set_rate, data, of_all
+        self._observer, self._epoch = observer, epoch
         self._trainer, self._source, self._inputs, self._meter = trainer, source, inputs, meter
         self._loss: EvaluatorCore = unwrap(loss)
         self._replays: dict[int, Replay] = {}  # by size
@@ -107,9 +112,9 @@ class Trials:
             self._source.restore_from_checkpoint(self._position)
             replay = self._replays[size] = Replay(self._source)
         replay.move_to(0)
-        self._set_rate(rates[0])
         losses: list[float] = []
-        with self._meter.trial() as tally:
+        base = "Base" if rates[0] == NO_RATE else ""
+        with self._trial(f"{base}AdaptiveLearnRateSearch", rates[0], size) as tally:
 
             def on_end() -> bool:
                 if tally.minibatches == len(losses):  # the data have ended
@@ -123,9 +128,34 @@ class Trials:
                 self._trainer, replay, size, self._inputs, max_minibatches=len(rates), on_end=on_end
             ).train()
         self.spent += len(losses)
-        rate = rates[0] if rates[0] > NO_RATE else 0.0
-        self._report(rate, size, tally.samples, [tally.loss, tally.metric, *tally.others])
         return losses
+
+    def mini_epoch(self, title: str, rate: float, size: int, samples: int) -> float:
+        """The average loss of the beginning of the epoch, each minibatch before the update with it.
+
+        It ends, as CNTK's logs show, after the minibatch with which it has more than so many samples.
+        """
+        self._restore()
+        self._source.restore_from_checkpoint(self._position)
+        with self._data() as limits, self._trial(title, rate, size) as tally:
+
+            def on_end() -> bool:
+                return self._of_all("a trial", [tally.samples])[0] <= samples
+
+            Session(self._trainer, self._source, size, self._inputs, on_end=on_end, **limits).train()
+        self.spent += tally.minibatches
+        count, loss, *_ = self._of_all("a trial", [tally.samples, float(tally.loss)])
+        return loss / count if count and math.isfinite(loss) else math.inf
+
+    @contextmanager
+    def _trial(self, title: str, rate: float, size: int) -> Iterator[Tally]:
+        """A scope in which the trainer runs a trial, which the observer is told of."""
+        self._set_rate(rate)
+        shown = 0.0 if rate == NO_RATE else rate
+        self._observer.tries(self._epoch, title, shown, size)
+        with self._meter.silence() as tally:
+            yield tally
+        self._observer.tried(self._epoch, shown, size)
 
     def loss_of(self, size: int, minibatches: int) -> float:
         """The average loss, after a trial, of the first minibatches."""
@@ -145,7 +175,7 @@ class Trials:
 
     def _average(self, replay: Replay, size: int, minibatches: int) -> float:
         total, samples = 0.0, 0
-        with self._meter.trial():
+        with self._meter.silence():
             for _ in range(minibatches):
                 if minibatch := next_minibatch(replay, size, self._inputs):
                     loss, more = self._loss.test_sum(minibatch)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ._trials import Trials
 from .history import Epoch
@@ -30,33 +30,21 @@ def size_before(settings: BlockSettings, epochs: Sequence[Epoch], epoch: int) ->
     return listed.at(epoch)
 
 
-def search(
-    trials: Trials, settings: BlockSettings, rate: float, size: int, samples: int, report: Callable[[str], object],
-) -> int:
+def search(trials: Trials, settings: BlockSettings, rate: float, size: int, samples: int) -> int:
     """The largest of size, 2 size, 4 size, ... whose trial loses at most the block's margin against that of `size`.
 
     Trials are on the same samples, as many as numMiniBatch4LRSearch minibatches of this size have, at most a twentieth
     of the `samples` of an epoch, with at least two updates. They are judged by the loss of these samples afterwards.
-    `report`: gets what is tried and found, in the words of CNTK's logs.
     """
     margin = settings["minibatchSearchCriterionErrorMargin"] / 100
-    count = max(min(settings["numMiniBatch4LRSearch"], int(samples * SHARE) // size), _LEAST)
-    largest, base, reached = size, math.inf, math.inf
-    bounds = f"{size}..{max(size, settings['minibatchSizeTuningMax'])}"
-    report(f"Evaluating minibatchSizes {bounds}")
+    count = max(min(settings.search_minibatches, int(samples * SHARE) // size), _LEAST)
+    largest, base = size, math.inf
     trials.begin_again()
     while size <= settings["minibatchSizeTuningMax"] and count >= _LEAST:
-        report(f"Evaluating trial minibatchSize={size} (search range: {bounds})...")
         losses = trials.losses([rate] * count, size)
         loss = trials.loss_of(size, len(losses))
         if not (math.isfinite(loss) and loss - base <= abs(base) * margin):
             break
-        if base == math.inf:
-            base = loss
-            report(f"Computed baseCriterion {base:.8f} for minibatchSize={size}")
-        else:
-            report(f"Keep searching... epochCriterion = {loss:.8f} vs. baseCriterion = {base:.8f}")
-        largest, reached, size, count = size, loss, 2 * size, count // 2
-    report(f"Search successful. New minibatchSize is {largest}. epochCriterion = {reached:.8f} vs baseCriterion = "
-           f"{base:.8f}")
+        base = loss if base == math.inf else base
+        largest, size, count = size, 2 * size, count // 2
     return largest

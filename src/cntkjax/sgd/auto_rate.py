@@ -193,7 +193,7 @@ def budget_of(settings: BlockSettings, epoch: int, minibatches: int) -> int:
     share = later = LATER_SHARE if minibatches * LATER_SHARE >= _LEAST else 0.0
     if epoch < best:
         share = min(3 * SHARE, (SHARE * epochs - later * (epochs - best)) / best)
-    return min(settings["numMiniBatch4LRSearch"], int(minibatches * share + 1e-9))
+    return min(settings.search_minibatches, int(minibatches * share + 1e-9))
 
 
 def range_of(settings: BlockSettings, previous: Sequence[float], first: float) -> tuple[float, float]:
@@ -227,7 +227,8 @@ def search(
             return start, []
         grid = _RateSearch(trials, start, size, budget // 3, budget, held_out=False)
         place = _find_sufficient(grid, math.log10(low / 10 / start))
-    report(f"Best learningRatePerSample = {grid.rate(place):.10g}, baseCriterion={grid.start:.10g}")
+    report(f"SearchForBestLearnRate Epoch[{len(epochs) + 1}]: Best learningRatePerSample = {grid.rate(place):.10g}, "
+           f"baseCriterion={grid.start:.10g}")
     return grid.rate(place), sorted((grid.rate(p), loss) for p, loss in grid.losses.items())
 
 

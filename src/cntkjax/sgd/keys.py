@@ -135,6 +135,8 @@ KEYS: tuple[Key, ...] = (
          AUTO),
     _key("numMiniBatch4LRSearch", Kind.INTEGER, "500", "the time of the trials before an epoch at most, in minibatches "
          "of training; besides, a fifth of the whole training", "", AUTO, least=1),
+    _key("numSamples4Search", Kind.INTEGER, "0", "the same in samples of minibatches as large as those of the "
+         "first epoch; 0: as numMiniBatch4LRSearch says", "", AUTO, least=0),
     _key("numPrevLearnRates", Kind.INTEGER, "5", "searchBeforeEpoch: how many previous rates set the range of the "
          "search", "", AUTO, least=1),
     _key("numBestSearchEpoch", Kind.INTEGER, "1", "searchBeforeEpoch: in this many epochs the best rate is searched, "

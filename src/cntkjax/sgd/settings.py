@@ -92,6 +92,12 @@ class BlockSettings:
             ))
         return combine(_time_constant, Schedule(((1, DEFAULT_MOMENTUM),)), self["minibatchSize"])
 
+    @property
+    def search_minibatches(self) -> int:
+        """The minibatches for trials of rates and sizes, by the size that the first epoch has."""
+        samples, size = self["numSamples4Search"], self["minibatchSize"].at(0)
+        return max(samples // size, 1) if samples else self["numMiniBatch4LRSearch"]
+
     # ---- resolution
     def _resolve(self, key: Key) -> Value | None:
         if key.id in self._settings:

@@ -143,23 +143,92 @@ def test_training_ends_when_repeated_epochs_have_too_small_a_rate(run, tmp_path)
     assert not (tmp_path / f"net.dnn.{epoch}").exists()
 
 
-def test_searches_are_logged_and_begin_after_the_rates_and_sizes_that_are_listed(run):
-    """The lines of CNTK's logs of ParallelBMWithAdjustLR and Parallel1BitQuantizationWithAutoMBScaling."""
-    log = run("Train=[SGD=[maxEpochs=3;minibatchSize=4;learningRatesPerSample=0.05:0.01;autoAdjust=[autoAdjustMinibatch"
-              "=true;autoAdjustLR=searchBeforeEpoch;minibatchSizeTuningMax=8;numBestSearchEpoch=3]]]")
-    assert re.findall(r"Starting Epoch (\d): learning rate per sample = (\S+)", log)[:2] == [
-        ("1", "0.050000"), ("2", "0.010000")]
-    searched = [re.sub(r"\d+\.\d{8}\b", "N", line) for line in log.splitlines() if "Search" in line or " Mini-" in line]
-    trial = "learningRatePerSample = RATE; minibatchSize = 4"
-    begin = " AdaptiveMinibatchSearch Epoch[3]: "
-    assert [re.sub("; errs.*; learn.* = .*;", "; learningRatePerSample = RATE;", line) for line in searched[-5:]] == [
-        f"{begin}Evaluating minibatchSizes 4..8", f"{begin}Evaluating trial minibatchSize=4 (search range: 4..8)...",
-        f" Finished Mini-Epoch[3]: ce = N * 8; {trial}", f"{begin}Computed baseCriterion N for minibatchSize=4",
-        f"{begin}Search successful. New minibatchSize is 4. epochCriterion = N vs baseCriterion = N",
+SEARCH = ("Train=[SGD=[maxEpochs={};epochSize=50;minibatchSize=4;numMBsToShowResult=2;firstMBsToShowResult=0;{};"
+          "autoAdjust=[{}]]]")
+
+
+def of_searches(log, epoch):
+    """The lines of searches before an epoch, with the number of samples and without values of criteria."""
+    start = log.index(f"\nSGD: Saving checkpoint model 'net.dnn.{epoch - 1}'")
+    end = log.index(f"\nStarting Epoch {epoch}:")
+    lines = [line for line in log[start:end].splitlines()[2:] if line and "Starting" not in line]
+    return [re.sub(r"(?<= )\d+\.\d{8}\b(?!;)|; errs.*?(?=; learn|$)", lambda m: "" if m[0][0] == ";" else "N", line)
+            for line in lines]
+
+
+def test_a_sufficient_rate_is_searched_as_in_the_log_of_ParallelBMWithAdjustLR(run):
+    """After the listed rates from 1 / (8 √4) on; then from the largest that was found, divided by 0.618."""
+    search = "autoAdjustLR=searchBeforeEpoch;numSamples4Search=12"
+    log = run(SEARCH.format(4, "learningRatesPerSample=0.05:0.01", search))
+    assert of_searches(log, 2) == []
+    spans = "   1-   2, 16.00%", "   3-   4, 32.00%"
+    minibatches = [f"Search: Epoch[ 3 of 4]-Minibatch[{span}]: ce = N * 8" for span in spans]
+    *lines, found = of_searches(log, 3)
+    without, *tried = map(float, re.findall(r"Mini-Epoch\[3\]: ce = (\S+)", log))
+    assert lines == [
+        line for i in range(len(tried) + 1) for line in (
+            *(f"  {'' if i else 'Base'}AdaptiveLearnRate{each}" for each in minibatches),
+            " Finished Mini-Epoch[3]: ce = N * 16; learningRatePerSample = "
+            f"{0.0625 / float(np.float32(0.618)) * 0.618**i if i else 0:.8g}; minibatchSize = 4")
     ]
-    best = re.search(r"\n SearchForBestLearnRate Epoch\[3\]: Best learningRatePerSample = (\S+), baseCriterion=", log)
-    assert f"Starting Epoch 3: learning rate per sample = {float(best[1]):f}" in log
-    assert "Search Epoch[1]" not in log and "SearchForBestLearnRate Epoch[2]" not in log
+    last = float(re.findall(r"Epoch\[ 2 of 4\]: \[Training\] ce = (\S+)", log)[0])
+    rate, base = map(float, re.findall(r"^ SearchForBestLearnRate Epoch\[3\]: Best learningRatePerSample = (\S+), "
+                                       r"baseCriterion=(\S+)$", found)[0])
+    assert base == pytest.approx(without, rel=1e-6) and without > last and tried[-1] <= base
+    assert f"Starting Epoch 3: learning rate per sample = {rate:f}" in log
+    following = re.findall(r"Mini-Epoch\[4\]: .* learningRatePerSample = (\S+);", log)[1]
+    assert float(following) == pytest.approx(rate / 0.618, rel=2e-7)
+
+
+def test_a_rate_that_is_not_sufficient_is_reduced_by_a_factor_of_0618(run):
+    """From 200 on, which is a rate of the second search: the loss of these data rises."""
+    log = run(SEARCH.format(2, "learningRatesPerSample=1;minibatchSize=1", "autoAdjustLR=searchBeforeEpoch;"
+                            "numBestSearchEpoch=0;numSamples4Search=40"))
+    base = [float(value) for value in re.findall("baseCriterion=(.*)", log)]
+    for epoch in (1, 2):
+        tried = re.findall(rf"Mini-Epoch\[{epoch}\]: ce = (\S+) .* learningRatePerSample = (\S+);", log)[1:]
+        losses, rates = ([float(each[i]) for each in tried] for i in range(2))
+        assert min([math.inf, *losses[:-1]]) > base[epoch - 1] >= losses[-1]
+        assert rates == pytest.approx([rates[0] * 0.618**i for i in range(len(rates))], rel=1e-6)
+    without = float(re.findall(r"Mini-Epoch\[2\]: ce = (\S+)", log)[0])
+    last = float(re.findall(r"Epoch\[ 1 of 2\]: \[Training\] ce = (\S+)", log)[0])
+    share = math.sqrt(40 / 50)
+    assert base[1] == pytest.approx((1 - share) * without + share * last, rel=1e-6) and last > without
+
+
+def test_sizes_are_searched_as_in_the_log_of_AutoMBScaling(run):
+    search = "autoAdjustMinibatch=true;numMiniBatch4LRSearch=3;minibatchSearchCriterionErrorMargin={}"
+    log = run(SEARCH.format(3, "learningRatesPerSample=0.05", search.format(1000)))
+    assert "WARNING: 'numMiniBatch4LRSearch' is deprecated, please remove it and use 'numSamples4Search' instead" in log
+    begin = " AdaptiveMinibatchSearch Epoch[2]: "
+    spans = {4: ("   1-   2, 16.00%", "   3-   4, 32.00%"), 8: ("   1-   2, 32.00%",)}
+
+    def tried(size, title="AdaptiveMinibatchSearch"):
+        return [
+            f"{begin}Evaluating trial minibatchSize={size} (search range: 4..1048576)...",
+            *(f"  {title}: Epoch[ 2 of 3]-Minibatch[{span}]: ce = N * {2 * size}" for span in spans[size]),
+            f" Finished Mini-Epoch[2]: ce = N * 16; learningRatePerSample = 0.050000001; minibatchSize = {size}",
+        ]
+
+    keep = f"{begin}Keep searching... epochCriterion = N vs. baseCriterion = N"
+    *lines, found = of_searches(log, 2)
+    assert lines == [
+        " Before Epoch[2], previous minibatchSize 4 is considered invalid -> resetting.",
+        f"{begin}Evaluating minibatchSizes 4..1048576", *tried(4, "BaseAdaptiveMinibatchSearch"),
+        f"{begin}Computed baseCriterion N for minibatchSize=4", *tried(4), keep, *tried(8), keep,
+    ]
+    assert found == f"{begin}Search successful. New minibatchSize is 8. epochCriterion = N vs baseCriterion = N"
+    assert "\n AdaptiveMinibatchSearch Epoch[3]: Evaluating minibatchSizes 8..16\n" in log
+    base, same = re.findall(r"Mini-Epoch\[2\]: ce = (\S+)", log)[:2]
+    assert base == same
+
+
+def test_a_size_whose_loss_is_above_the_margin_is_not_taken(run):
+    log = run(SEARCH.format(2, "learningRatesPerSample=0.3;minibatchSize=1",
+                            "autoAdjustMinibatch=true;numSamples4Search=40"))
+    base, *losses = map(float, re.findall(r"Mini-Epoch\[2\]: ce = (\S+)", log))
+    assert max(losses[:-1]) <= 1.01 * base < losses[-1]
+    assert f" Epoch[2]: Search successful. New minibatchSize is {2 ** (len(losses) - 2)}. epochCriterion = " in log
 
 
 def test_the_best_model_by_each_criterion_is_kept(run):

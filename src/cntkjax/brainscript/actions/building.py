@@ -51,8 +51,7 @@ def built(command: Command) -> Network:
 
 
 def _simple(block: Block, command: Command) -> Network:
-    description = block.block("SimpleNetworkBuilder")
-    assert description is not None
+    description = block.required_block("SimpleNetworkBuilder")
     for warning in description.unknown(KEYS):
         command.log.warn(warning)
     return simple_network(description, command.precision)

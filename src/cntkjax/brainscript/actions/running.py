@@ -48,8 +48,7 @@ def run_commands(root: Block, log: Log) -> None:
             raise listed.at(0).unknown(f"command = {name}: there is no block {name}", name, names, known)
     with seeds_of_run():
         for name in commands:
-            block = root.block(name)
-            assert block is not None
+            block = root.required_block(name)
             run_command(block, name, log)
     log.line("__COMPLETED__")
 

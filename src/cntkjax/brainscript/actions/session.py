@@ -27,12 +27,10 @@ class Command:
         """The path of the model."""
         return self.block.file("modelPath")
 
-    def reader(self, name: str = "reader") -> Block:
+    @property
+    def reader(self) -> Block:
         """The block of the reader. Errors: ConfigError if there is none."""
-        reader = self.block.block(name)
-        if reader is None:
-            raise self.block.missing(name)
-        return reader
+        return self.block.required_block("reader")
 
 
 def criteria(network: Network, names: list[str]) -> list[Criterion]:

@@ -34,9 +34,7 @@ def settings_of(block: Block, model_path: str, log: Log, pieces: int = 0) -> Blo
     without truncation.
     Errors: ConfigError for values that cannot be used.
     """
-    sgd = block.block("SGD")
-    if sgd is None:
-        raise block.missing("SGD")
+    sgd = block.required_block("SGD")
     computed = {  # traceLevel here is that of the package's own messages, which are not in CNTK's logs
         "modelPath": _quoted(model_path), "truncated": str(pieces > 0).lower(), "traceLevel": "0"
     }
@@ -63,6 +61,8 @@ def settings_of(block: Block, model_path: str, log: Log, pieces: int = 0) -> Blo
     if settings["useBufferedAsyncGradientAggregation"]:
         log.warn("useBufferedAsyncGradientAggregation = true: gradients are used in their own minibatch here. CNTK "
                  "used them later, by a rule that is published nowhere")
+    if settings.is_given("numMiniBatch4LRSearch"):
+        log.warn("'numMiniBatch4LRSearch' is deprecated, please remove it and use 'numSamples4Search' instead.")
     return settings
 
 
@@ -74,8 +74,7 @@ def _assignments(block: Block, section: tuple[str, ...], log: Log) -> Iterator[A
     for entry in block:
         name = entry.name.lower()
         if entry.is_block and name in _BLOCKS:
-            inner = block.block(entry.name)
-            assert inner is not None
+            inner = block.required_block(entry.name)
             yield from _assignments(inner, _BLOCKS[name], log)
         elif not entry.is_block and any(key.name.lower() == name for key in KEYS):
             belongs = any(key.name.lower() == name and key.section[: len(section)] == section for key in KEYS)

@@ -31,7 +31,7 @@ def normalization_statistics(command: Command) -> None:
     if not nodes:
         raise ConfigError("the model has no batch normalization")
     for name in nodes:
-        source = open_reader(command.reader(), shuffled=False, piece=minibatch_size(block), log=command.log)
+        source = open_reader(command.reader, shuffled=False, piece=minibatch_size(block), log=command.log)
         node: Any = network.nodes[name].owner
         _estimate(node, source, minibatch_size(block), block.integer("itersPerNode", _ITERATIONS))
         command.log.line(f"Estimated the statistics of {name}")

@@ -30,7 +30,7 @@ def test(command: Command) -> None:
 
 def evaluate(network: Network, command: Command) -> list[float]:
     """The averages of the criteria, which are logged."""
-    evaluation = Evaluation(network, _criteria(network, command), command.reader())
+    evaluation = Evaluation(network, _criteria(network, command), command.reader)
     every = command.block.integer("numMBsToShowResult", 100)
     sums = evaluation.run(minibatch_size(command.block), command.block.integer("epochSize", 0), command.log, every)
     command.log.line(f"Final Results: Minibatch[1-{sums.minibatches}]: {sums.shown(perplexity=True)}")

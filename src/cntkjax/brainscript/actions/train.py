@@ -13,7 +13,7 @@ from ...device import cpu, use_default_device
 from ...logging import TensorBoardProgressWriter
 from ...ops import combine
 from ...parallel import workers
-from ...sgd import ConfigError, Epoch
+from ...sgd import ConfigError
 from ...sgd._checkpoints import Checkpoints
 from ...sgd._run import BlockRun
 from ...sgd.settings import BlockSettings
@@ -43,7 +43,7 @@ def train(command: Command) -> None:
         command.log.line(f"Final model exists: {path}")
         command.log.line("No further training is necessary.")
         return
-    reader, piece = command.reader(), minibatch_size(sgd or block)
+    reader, piece = command.reader, minibatch_size(sgd or block)
     source = open_reader(reader, piece=piece, log=command.log)
     pieces = pieces_of(reader) if source.truncation_length else 0
     settings = settings_of(block, path, command.log, pieces)
@@ -101,10 +101,10 @@ class _EpochLog(TrainingLog):
             evaluation = Evaluation(network, names, reader)
             self.validate = partial(self._validate, evaluation, pieces_of(reader), max(pieces, 1))
 
-    def begins(self, epoch: Epoch, momentum: float) -> None:
-        """Begin the averages of an epoch."""
+    def _begin_loop(self, epoch: int, size: int, title: str = "") -> None:
+        """Begin the averages of an epoch or a trial."""
         self._network.forget_epoch()
-        super().begins(epoch, momentum)
+        super()._begin_loop(epoch, size, title)
 
     def _validate(self, evaluation: Evaluation, pieces: int, trained: int, size: int) -> list[float]:
         """Loss and metrics of the validation data, which are logged.
@@ -195,7 +195,7 @@ def _precompute(network: Network, command: Command, piece: int) -> None:
     for name in dict.fromkeys([*network.reached(roots), *network.statistics]):
         if name in network.statistics:
             log.line(f"\t{name} = {network.statistics[name][0]}()")
-    precompute(network, open_reader(command.reader(), once=True, shuffled=False, piece=piece))
+    precompute(network, open_reader(command.reader, once=True, shuffled=False, piece=piece))
     log.line()
     log.line("Precomputing --> Completed.")
     log.line()

@@ -27,7 +27,7 @@ def write(command: Command) -> None:
     """Write the values of output nodes: to ``outputPath.NODE``, or to the console for ``-``."""
     network = read_or_built(command)
     source = open_reader(
-        command.reader(), once=True, shuffled=False, samples=command.block.integer("epochSize", 0),
+        command.reader, once=True, shuffled=False, samples=command.block.integer("epochSize", 0),
         piece=minibatch_size(command.block), log=command.log,
     )
     with ExitStack() as stack:
@@ -51,7 +51,7 @@ def _writers(network: Network, command: Command, stack: ExitStack) -> tuple[Mapp
     names = named_nodes(network, block, "outputNodeNames") or network.roles["output"]
     writer = block.block("writer") if "writer" in block else None
     if writer is not None:
-        found = block_writers(writer, command.reader(), stack)
+        found = block_writers(writer, command.reader, stack)
         for entry in writer:
             if entry.name in found and entry.name not in network.nodes:
                 raise no_node(network, entry.name, "writer", entry.place)

@@ -107,6 +107,12 @@ class Block:
             scope._blocks[name.lower()] = merged
         return scope._blocks[name.lower()]
 
+    def required_block(self, name: str) -> Block:
+        """The same. Errors: ConfigError also if there is none."""
+        if (block := self.block(name)) is None:
+            raise self.missing(name)
+        return block
+
     def blocks(self, name: str) -> list[Block]:
         """The blocks of an array of this block itself, ``name = ([...] : [...])``."""
         value = self.own(name)

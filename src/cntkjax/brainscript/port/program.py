@@ -49,7 +49,7 @@ def _trains(block: Block) -> bool:
 
 def _program(command: Command, name: str, folder: str) -> str:
     FILES_ARE_READ.set(False)  # the program may be for another machine
-    recorder = Recorder(PACKAGE, _has_sequences(command.reader()))
+    recorder = Recorder(PACKAGE, _has_sequences(command.reader))
     with recorded(recorder):
         network = built(command)
     precision = {"float": "float32", "double": "float64"}[command.precision]
@@ -76,7 +76,7 @@ def _roles(network: Network) -> list[str]:
 
 def _readers(command: Command) -> Iterator[str]:
     """The functions that open the data."""
-    yield from _reader("create_reader", "training", "C.io.INFINITELY_REPEAT", command.reader())
+    yield from _reader("create_reader", "training", "C.io.INFINITELY_REPEAT", command.reader)
     if (validation := command.block.block("cvReader")) is not None:
         yield from _reader("create_validation_reader", "validation", "1", validation)
 

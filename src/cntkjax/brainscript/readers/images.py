@@ -33,13 +33,10 @@ def image_deserializer(block: Block) -> Sequence[Any]:
 
 
 def _streams(block: Block) -> StreamDefs:
-    inputs = block.block("input")
-    if inputs is None:
-        raise block.missing("input")
+    inputs = block.required_block("input")
     streams = {}
     for entry in inputs:
-        stream = inputs.block(entry.name)
-        assert stream is not None
+        stream = inputs.required_block(entry.name)
         streams[entry.name] = _label(stream) or _image(stream, _listed(stream))
     return StreamDefs(**streams)
 

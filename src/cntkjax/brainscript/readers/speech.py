@@ -46,9 +46,7 @@ def lattice_deserializers(block: Block) -> Sequence[Any]:
 
 
 def _inputs(block: Block) -> list[Block]:
-    inputs = block.block("input")
-    if inputs is None:
-        raise block.missing("input")
+    inputs = block.required_block("input")
     return [stream for entry in inputs if (stream := inputs.block(entry.name)) is not None]
 
 

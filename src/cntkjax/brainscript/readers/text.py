@@ -13,9 +13,7 @@ _OPTIONS = ("maxErrors", "chunkSizeInBytes")
 
 def text_deserializer(block: Block) -> Sequence[Any]:
     """The deserializer of a file in CNTK's text format."""
-    inputs = block.block("input")
-    if inputs is None:
-        raise block.missing("input")
+    inputs = block.required_block("input")
     streams = {}
     for name, alias, stream in _streams(inputs):
         streams[name] = StreamDef(
@@ -46,8 +44,7 @@ def binary_deserializer(block: Block) -> Sequence[Any]:
 def _streams(inputs: Block) -> Iterator[tuple[str, str, Block]]:
     """The name of each stream, that in the file, and its block."""
     for entry in inputs:
-        stream = inputs.block(entry.name)
-        assert stream is not None
+        stream = inputs.required_block(entry.name)
         yield entry.name, stream.text("alias") if "alias" in stream else entry.name, stream
 
 

@@ -27,7 +27,7 @@ def language_corpus(block: Block) -> Corpus:
     """The text of a LMSequenceReader block: a sentence on each line; the label of a word is the next one."""
     path, classes = block.file("file"), read_classes(block) if "wordclass" in block else []
     lines = [(number, line.split()) for number, line in _lines(block, "file")]
-    words = [each.word for each in classes] or _vocabulary(_part(block, "labelIn"), lines)
+    words = [each.word for each in classes] or _vocabulary(block.required_block("labelIn"), lines)
     find = _finder(words, block.text("unk", "<unk>"), "wordclass" if classes else "labelIn")
     for number, line in lines:
         if len(line) == 1:
@@ -35,7 +35,7 @@ def language_corpus(block: Block) -> Corpus:
     sentences = [[find(word, path, number) for word in line] for number, line in lines if line]
     inputs = np.array([word for line in sentences for word in line[:-1]], np.int64)
     following = np.array([word for line in sentences for word in line[1:]], np.int64)
-    width = _part(block, "labelIn").integer("labelDim", len(words))
+    width = block.required_block("labelIn").integer("labelDim", len(words))
     labels: Rows = one_hot(following[:, None], width)
     if classes:
         labels = _with_classes(following, np.array([each.group for each in classes]))
@@ -56,7 +56,7 @@ def _by_length(sentences: Pieces, size: int, limit: int) -> list[Pieces]:
 
 def understanding_corpus(block: Block) -> Corpus:
     """The text of a LUSequenceReader block: lines of words and a label, sentences apart by blank lines."""
-    path, words, labels = block.file("file"), _part(block, "labelIn"), _part(block, "labels")
+    path, words, labels = block.file("file"), block.required_block("labelIn"), block.required_block("labels")
     vocabulary, classes = _tokens(words), _tokens(labels)
     find = _finder(vocabulary, block.text("unk", "<unk>"), "the token file of labelIn")
     find_label = _finder(classes, None, "the token file of labels")
@@ -196,13 +196,6 @@ def _finder(words: Sequence[str], unknown: str | None, where: str) -> Callable[[
         return index
 
     return find
-
-
-def _part(block: Block, name: str) -> Block:
-    part = block.block(name)
-    if part is None:
-        raise block.missing(name)
-    return part
 
 
 def _lines(block: Block, name: str) -> Iterator[tuple[int, str]]:
