@@ -300,3 +300,24 @@ def test_learners_count_what_they_learned_in_other_trainers():
     again = loss.train(arrays, minibatch_size=2, epoch_size=4, max_epochs=3, parameter_learners=[learner])
     assert [e["samples"] for e in again.epoch_summaries] == [2, 2]  # 12 in total; the first reports at once
     assert loss.train(arrays, minibatch_size=2, max_epochs=1, parameter_learners=[learner]).updates == []
+
+
+@pytest.mark.parametrize(("place", "steps", "counts"), [(0, 1, (4, 8)), (0, 7, (28, 32)), (1, 1, (12, 16)), (1, 7, (12, 16))])
+def test_a_trainer_has_seen_what_its_first_learner_has_also_if_that_is_restored_alone(place, steps, counts):
+    """Counts of CNTK 2.7."""
+    x = C.input_variable(2)
+
+    def trained(times):
+        weights = [C.parameter(2, init=1), C.parameter(2, init=1)]
+        loss = C.reduce_sum(C.square(x * weights[0] + x * weights[1]))
+        schedule = C.learning_parameter_schedule([0.1, 0.05, 0.025], minibatch_size=1, epoch_size=10)
+        trainer = C.Trainer(loss, (loss, None), [C.sgd([w], schedule) for w in weights])
+        for _ in range(times):
+            trainer.train_minibatch({x: np.full((4, 2), 0.1, np.float32)})
+        return trainer
+
+    trainer, state = trained(3), trained(steps).parameter_learners[0].create_checkpoint()
+    trainer.parameter_learners[place].restore_from_checkpoint(state)
+    before = trainer.total_number_of_samples_seen
+    trainer.train_minibatch({x: np.full((4, 2), 0.1, np.float32)})
+    assert (before, trainer.total_number_of_samples_seen) == counts

@@ -156,7 +156,8 @@ def restore(trainer: TrainerState, filename: str) -> Record:
         for learner, state, optax_state in zip(learners, stored.learners, states, strict=True):
             if learner.custom_checkpoint is None:
                 load_state(learner, state, optax_state)
-        commit({trainer.memory.carried: memory, trainer.pending: pending, trainer.training: training})
+        now = training._replace(learned=learners[0].counters.samples if learners else 0)
+        commit({trainer.memory.carried: memory, trainer.pending: pending, trainer.training: now})
         trainer.distributed.restore_quantization_errors(list(stored.extra.get(_ERRORS, [])))
 
     assign(store)

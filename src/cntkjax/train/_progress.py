@@ -23,11 +23,13 @@ class Progress:
 class Training(NamedTuple):
     """How far a training has come.
 
-    `ends_sweep`: whether a sweep has ended since learners took their last step. `previous`: the outcome of the last
-    step, if it had samples. `trained`: whether a learner took a step in it, or may merge its model.
+    `learned`: the samples of the first learner then. `ends_sweep`: whether a sweep has ended since learners took their
+    last step. `previous`: the outcome of the last step, if it had samples. `trained`: whether a learner took a step in
+    it, or may merge its model.
     """
 
     progress: Progress = Progress()
+    learned: int = 0
     ends_sweep: bool = False
     previous: Outcome | None = None
     trained: bool = False

@@ -108,13 +108,13 @@ class TrainerCore(EvaluatorCore):
 
     @property
     def progress(self) -> Progress:
-        """How far training has come; what its learners have seen in other trainers counts, as in CNTK."""
-        progress = self.training.value.progress
-        for learner in self.learners:
-            seen = learner.counters
-            if seen.samples > progress.samples:
-                progress = Progress(seen.samples, seen.minibatches, seen.sweeps)
-        return progress
+        """How far training has come: as far as its first learner, if that has learned elsewhere since, or was restored
+        alone, as in CNTK."""
+        training = self.training.value
+        seen = self.learners[0].counters if self.learners else None
+        if seen is None or seen.samples == training.learned:
+            return training.progress
+        return Progress(seen.samples, seen.minibatches, seen.sweeps)
 
     def _describe(self) -> dict[str, str]:
         """What the workers that train together have to agree in, by feature."""
@@ -398,7 +398,8 @@ class _StepConclusion:
             progress = Progress(
                 progress.samples + self.samples, progress.minibatches + 1, progress.sweeps + self.ends_sweep
             )
-        training = Training(progress, not counted and self.ends_sweep_since, self._previous(outcome), trained)
+        learned = counted[0][0].samples if counted else self.before.learned
+        training = Training(progress, learned, not counted and self.ends_sweep_since, self._previous(outcome), trained)
         counters = {a.counters_cell: now for a, (now, _) in zip(trainer.learners, counted, strict=False)}
         changes = {**changes, trainer.training: training, **counters}
         return self.blocks(changes) if trained else changes
