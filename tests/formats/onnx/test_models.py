@@ -247,6 +247,55 @@ def test_fractions_of_a_condition_add_up_as_in_cntk(counts: list[float], steps: 
     assert run(tmp_path / "where.onnx", data)[0].ravel().tolist() == steps
 
 
+X, C1 = C.sequence.input_variable(2, name="x"), C.sequence.input_variable(1, name="c")
+START = C.input_variable(2, name="s")
+FEW = C.sequence.input_variable(2, sequence_axis=C.Axis("few"), name="few")
+
+
+@pytest.mark.parametrize("f", [
+    C.sequence.where(C1), C.sequence.gather(X, C1), C.sequence.gather(X, C.greater(C1, 0.5)), C.sequence.scatter(FEW, C1),
+    C.layers.UnfoldFrom(lambda s: C.tanh(s - 0.4), until_predicate=lambda y: C.less(C.reduce_sum(y), -0.5))(START, X),
+], ids=["where", "gather", "gather by a comparison", "scatter", "generator"])
+def test_each_sequence_of_a_batch_has_its_own_condition(f: Any, tmp_path: Path) -> None:
+    f.save(tmp_path / "batch.onnx", format=ONNX, opset=17)
+    steps = [R.normal(size=(4, 2)).astype(np.float32) for _ in range(3)]
+    equal = {
+        "x": steps, "few": [s[:2] for s in steps], "s": np.float32([[1, 1], [0.9, 0.9], [1.1, 0.9]]),
+        "c": [np.float32(c)[:, None] for c in ([1, 0, 1, 0], [0, 0, 1, 1], [1, 1, 0, 0])],
+    }
+    unequal = equal | {
+        "s": np.float32([[1, 1], [0, 0], [1, 1]]), "c": [equal["c"][0], equal["c"][1], np.float32([[1], [1], [1], [0]])],
+    }
+
+    def there(data: dict[str, Any]) -> np.ndarray:
+        fed = {k: np.stack(v, 1) if isinstance(v, list) else v for k, v in data.items()}
+        return run(tmp_path / "batch.onnx", *(fed[v.name] for v in f.arguments))[0]
+
+    here = f.eval({v: equal[v.name] for v in f.arguments})
+    np.testing.assert_allclose(np.moveaxis(there(equal), 0, 1), np.stack(here), rtol=1e-5, atol=1e-6)
+    if "few" not in [v.name for v in f.arguments]:  # whose lengths are those of the conditions
+        with pytest.raises(runtime.capi.onnxruntime_pybind11_state.Fail, match="as many steps of each sequence"):
+            there(unequal)
+
+
+def test_a_block_of_parameters_alone_is_written_as_its_operations(tmp_path: Path) -> None:
+    x, p = C.input_variable((2, 2)), C.parameter(init=np.float32([[-1, 2], [0.5, -0.25]]))
+    f = C.elu(p) + C.softsign(p) * x
+    f.save(tmp_path / "leaves.onnx", format=ONNX, opset=17)
+    data = R.normal(size=(3, 2, 2)).astype(np.float32)
+    np.testing.assert_allclose(run(tmp_path / "leaves.onnx", data)[0], f.eval({x: data}), rtol=1e-6)
+
+
+def test_a_loop_whose_initial_state_is_larger_than_its_steps_is_written(tmp_path: Path) -> None:
+    p, s = C.placeholder(), C.sequence.input_variable(1)
+    h = C.reduce_sum(C.sequence.past_value(p, C.constant([1, 2, 3]))) + s
+    f = h.replace_placeholders({p: h.output})
+    f.save(tmp_path / "larger.onnx", format=ONNX, opset=17)
+    steps = R.normal(size=(4, 2, 1)).astype(np.float32)
+    (there,) = run(tmp_path / "larger.onnx", steps)
+    np.testing.assert_allclose(there[:, 1], f.eval({s: [steps[:, 0], steps[:, 1]]})[1], rtol=1e-5)
+
+
 def test_errors_of_a_constant_label_or_constant_scores_are_written(tmp_path: Path) -> None:
     x, y = C.sequence.input_variable(3), C.constant([0, 1, 0])
     steps = R.normal(size=(4, 1, 3)).astype(np.float32)

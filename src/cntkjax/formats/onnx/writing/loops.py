@@ -72,6 +72,8 @@ class ScanWriter:
         for delay, names in self.states.items():
             value, output = self.order.inputs(delay)[0], delay.node_outputs[0]
             latest = body.with_rank(body.tensor(value), value, len(output.shape))
+            if value.shape != output.shape:  # the initial state is larger
+                latest = body.node("Expand", [latest, body.ints(1, *output.shape)])
             for tensor in [latest, *names[:-1]]:
                 self._add_result(tensor, output)
         for v in outputs:

@@ -45,12 +45,12 @@ class Order:
         self.outputs = [self.resolve(v) for v in outputs]
 
     def is_one_operation(self, block: Node) -> bool:
-        """True if a block is written as one operation."""
+        """True if a block is written as one operation; one of leaves alone, which are no operands, never is."""
         if block not in self._is_operation:
             conversion = conversion_of(block)
-            self._is_operation[block] = is_operation(block) or (
+            self._is_operation[block] = bool(operands(block)) and (is_operation(block) or (
                 conversion is not None and conversion.matches(block)
-            )
+            ))
         return self._is_operation[block] and block not in self._expanded
 
     def resolve(self, variable: Edge) -> Edge:

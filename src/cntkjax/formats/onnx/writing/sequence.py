@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from ....graph.function import Node
 from ....graph.shape import is_known
@@ -78,25 +79,43 @@ def initial_states(w: GraphWriter, node: Node, initial: str, state: Edge, like: 
 # ---- steps selected by a condition
 @writes("Where")
 def _where(w: GraphWriter, node: Node, condition: str) -> str:
-    """The numbers of the selected steps, [steps, 1], which the first sequence of a batch determines for all of them.
+    """The numbers of the selected steps, [count, N]. A tensor holds them if each sequence has as many, otherwise a
+    Reshape that says so in its name is an error where the file is run.
 
     A condition of n selects a step n times, and fractions add up: the number of output j is the number of steps up to
     which the conditions sum to at most j.
     """
-    dtype = node.node_outputs[0].dtype or np.float32
-    row = w.reshape(w.slice(condition, [0], [1], [1]), -1)
+    out = node.node_outputs[0]
+    dtype = out.dtype or np.float32
+    rows = w.node("Transpose", [w.reshape(condition, 0, 0)], perm=[1, 0])  # [N, T]
     if _is_boolean(w.inputs(node)[0]):
-        numbers = w.cast(w.node("Transpose", [w.node("NonZero", [w.cast(row, BOOL)])], perm=[1, 0]), dtype)
+        counts = w.reduce("ReduceSum", w.cast(w.cast(rows, BOOL), INT64), [1], False)
+        selected = w.slice(w.node("NonZero", [w.cast(rows, BOOL)]), [1], [2], [0])
+        numbers = w.cast(_of_each_sequence(w, selected, counts), dtype)  # [N, count]
     else:
-        place = w.cast(w.node("NonZero", [w.constant_of_shape(w.node("Shape", [row]), np.float32(1))]), dtype)  # [1, T]
-        later = w.node("Less", [w.node("Transpose", [place], perm=[1, 0]), place])
-        upto = w.cast(w.node("Not", [later]), dtype)  # [to, from]
-        sums = w.node("MatMul", [upto, w.unsqueeze(row, [1])])  # [T, 1]
-        total = w.cast(w.node("Ceil", [w.reshape(w.slice(sums, [-1], [END], [0]), 1)]), INT64)
-        number = w.cast(w.node("NonZero", [w.constant_of_shape(total, np.float32(1))]), dtype)  # [1, count]
-        done = w.cast(w.node("Not", [w.node("Greater", [sums, number])]), dtype)  # [T, count]
-        numbers = w.node("Transpose", [w.reduce("ReduceSum", done, [0], True)], perm=[1, 0])
-    return numbers if node.node_outputs[0].sequence_axis is not None else w.reshape(numbers, -1)
+        sums = w.node("MatMul", [rows, _not_later(w, rows, dtype)])  # [N, T]
+        counts = w.cast(w.node("Ceil", [w.reshape(w.slice(sums, [-1], [END], [1]), OPEN)]), INT64)
+        every = w.node("NonZero", [w.constant_of_shape(w.reduce("ReduceSum", counts, [0], True), np.float32(1))])
+        number = w.cast(w.slice(_of_each_sequence(w, every, counts), [0], [1], [0]), dtype)  # [1, count]
+        later = w.node("Greater", [w.unsqueeze(sums, [1]), w.unsqueeze(number, [2])])  # [N, count, T]
+        numbers = w.reduce("ReduceSum", w.cast(w.node("Not", [later]), dtype), [2], False)
+    steps = w.node("Transpose", [numbers], perm=[1, 0])
+    return steps if out.sequence_axis is not None else w.reshape(steps, OPEN)
+
+
+def _of_each_sequence(w: GraphWriter, values: str, counts: str) -> str:
+    """Values that belong to one sequence after the other, as [N, count]; they do not fit unless all counts are equal."""
+    shape = w.node("Concat", [w.node("Shape", [counts]), w.reduce("ReduceMax", counts, [0], True)], axis=0)
+    fitting = w.node("Reshape", [values, shape])
+    w.nodes[-1].name = w.unique(f"{w.label}: as many steps of each sequence")  # what errors of a runtime name
+    return fitting
+
+
+def _not_later(w: GraphWriter, rows: str, dtype: DTypeLike) -> str:
+    """[T, T], with 1 where the first step is not later than the second; `rows` are [N, T]."""
+    ones = w.constant_of_shape(w.dimensions(rows, 1, 2), np.float32(1))
+    place = w.cast(w.node("NonZero", [ones]), dtype)  # [1, T]
+    return w.cast(w.node("Not", [w.node("Greater", [w.node("Transpose", [place], perm=[1, 0]), place])]), dtype)
 
 
 def _is_boolean(condition: Edge) -> bool:
@@ -113,7 +132,13 @@ def _packed_index(w: GraphWriter, node: Node, source: str, steps: str) -> str:
 
 @writes("GatherPacked")
 def _gather_packed(w: GraphWriter, node: Node, x: str, index: str) -> str:
-    steps = w.node("Gather", [x, w.cast(w.reshape(index, -1), INT64)], axis=0)
+    """Steps of each sequence, by their places among all steps of all sequences."""
+    sequences = w.dimensions(x, 1, 2)
+    numbers = w.cast(w.node("Reshape", [index, w.node("Concat", [w.ints(OPEN), sequences], axis=0)]), INT64)
+    which = w.node("NonZero", [w.constant_of_shape(sequences, np.float32(1))])  # [1, N]
+    places = w.node("Add", [w.node("Mul", [numbers, sequences]), which])
+    flat = w.node("Concat", [w.ints(OPEN), w.dimensions(x, 2, END)], axis=0)
+    steps = w.node("Gather", [w.node("Reshape", [x, flat]), places], axis=0)
     return steps if node.node_outputs[0].sequence_axis is not None else w.squeeze(steps, [0])
 
 
@@ -124,7 +149,7 @@ def _scatter_packed(w: GraphWriter, node: Node, x: str, index: str, condition: s
     rank = len(value.shape)
     zeros = w.node("Concat", [w.dimensions(condition, 0, 1), w.dimensions(x, 1, END)], axis=0)
     zeros = w.constant_of_shape(zeros, np.asarray(0, value.dtype))
-    places = w.reshape(w.cast(index, INT64), -1, *(1,) * (rank + 1))
+    places = w.unsqueeze(w.cast(index, INT64), range(2, rank + 2)) if rank else w.cast(index, INT64)
     places = w.node("Expand", [places, w.node("Shape", [x])])
     return w.node("ScatterElements" if w.opset >= 11 else "Scatter", [zeros, places, x], axis=0)
 
