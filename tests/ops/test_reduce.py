@@ -68,3 +68,13 @@ def test_a_softmax_of_the_user_in_a_block_of_that_name():
     x, data = C.input_variable((3, 2)), np.float32([[[1, 2], [3, 4], [5, 7]]])
     expected = np.exp(data) / np.exp(data).sum(1, keepdims=True)
     np.testing.assert_allclose(softmax(x).eval({x: data}), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("sizes", [(4, 2), (1, 2), (3, 1), (3, 3)])
+def test_a_reduced_axis_is_dropped_beside_several_free_dimensions(sizes):
+    """CNTK refuses it."""
+    x = C.input_variable((C.FreeDimension, 3, C.FreeDimension))
+    data = np.arange(sizes[0] * 3 * sizes[1], dtype=np.float32).reshape(1, sizes[0], 3, sizes[1])
+    np.testing.assert_array_equal(C.reduce_max(x, 1, keepdims=False).eval({x: data}), data.max(2))
+    turned = C.reshape(x, (3, C.FreeDimension, C.FreeDimension)).eval({x: data})
+    np.testing.assert_array_equal(turned, data.reshape(1, 3, *sizes))

@@ -104,13 +104,27 @@ class Reshape(Primitive):
         old = x.shape[at:to]
         new = list(attrs["newShape"])
         if INFERRED not in new and new.count(FREE) > 1:
-            sizes = iter([d for d in old if d not in new])
-            new = [next(sizes) if d == FREE else d for d in new]
+            sizes = iter(_other_sizes(old, new))
+            new = [next(sizes, d) if d == FREE else d for d in new]
         new = [INFERRED if d == FREE else d for d in new]
         if INFERRED in new:
             new[new.index(INFERRED)] = prod(old) // prod(d for d in new if d >= 0)
         shape = (*x.shape[:at], *new, *x.shape[to:])
         return replace(x, shape=shape) if isinstance(x, Sparse) else x.reshape(shape)
+
+
+def _other_sizes(old: Shape, new: Sequence[int]) -> list[int]:
+    """The sizes of the free dimensions of a new shape, in their order: the old ones that it does not name.
+
+    As many axes of size 1 are left out as it has fewer.
+    """
+    left = list(old)
+    for d in new:
+        if d in left:
+            left.remove(d)
+    while len(left) > new.count(FREE) and 1 in left:
+        left.remove(1)
+    return left
 
 
 def _around_steps(shape: Shape) -> tuple[int, int]:
