@@ -45,7 +45,18 @@ def along_a_new_axis():
     return rnn - y, [S, [row[:, :2] for row in S]]
 
 
-BUILDERS = [dense, recurrence, shared_and_combined, blocks, two_arguments, sparse, double, along_a_new_axis]
+def spread_over_steps():
+    """One value a sequence beside the steps of another, also in a loop that begins with such a value."""
+    x, s = C.input_variable(3, name="x"), C.sequence.input_variable(3, name="s")
+    p = C.placeholder()
+    h = C.tanh(C.sequence.past_value(p, x)) * weights(3) + s
+    loop = h.replace_placeholders({p: h.output})
+    return C.combine([loop * x, C.splice(x, loop), C.squared_error(x, s)]), [np.resize(X, (len(S), 3)), S]
+
+
+BUILDERS = [
+    dense, recurrence, shared_and_combined, blocks, two_arguments, sparse, double, along_a_new_axis, spread_over_steps,
+]
 
 
 def evaluate(function, data):
@@ -114,6 +125,16 @@ def test_a_model_saved_here_gives_the_same_in_cntk(tmp_path):
     outputs_in_cntk = json.loads((tmp_path / "found.json").read_text())
     for name in names:
         assert_same(outputs_in_cntk[name], expected[name])
+
+
+def test_nodes_that_only_cntk_needs_are_in_the_file_alone(tmp_path):
+    function, _ = spread_over_steps()
+    function.save(tmp_path / "m")
+    written = C.cntk_py.Dictionary.load(str(tmp_path / "m"))["primitive_functions"]
+    spread = [r["inputs"][1].split("_")[0].rstrip("0123456789") for r in written if r["op"] == 50]
+    loaded = nodes([C.load_model(tmp_path / "m").root_function], into_blocks=True)
+    assert sorted(spread) == ["Input", "Placeholder", "Plus", "Plus"]  # what the steps are those of
+    assert [n.op_name for n in loaded] == [n.op_name for n in nodes([function.root_function], into_blocks=True)]
 
 
 def test_models_load_from_bytes_and_open_files(tmp_path):

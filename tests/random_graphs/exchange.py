@@ -1,14 +1,18 @@
-"""Checkpoints of random programs that CNTK 2.7 saves and this package restores, and the other way round.
+"""Checkpoints and models of random programs that CNTK 2.7 saves and this package reads, and the other way round.
 
-    python -m tests.random_graphs.exchange FIRST_SEED NUMBER
+    python -m tests.random_graphs.exchange checkpoints FIRST_SEED NUMBER
+    python -m tests.random_graphs.exchange models FIRST_SEED NUMBER
 
-Training goes on as if it had not been interrupted: with the losses and parameters of the process that saved.
+Training goes on from a checkpoint as if it had not been interrupted. A model computes, and learns, what it does in the
+process that saved it: the other process has nothing of it but the file.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,64 +27,122 @@ from .processes import ORACLE, run
 from .program import Program
 
 PYTHON = {"CNTK": [str(ORACLE)], "this package": [sys.executable]}
+SHOWN = "shown"
 
 
 @dataclass(frozen=True)
-class Exchange:
-    """A program and the checkpoint that one process saves and another restores."""
+class Exchange(ABC):
+    """A program and the file that one process saves and another reads."""
 
     program: Program
     path: Path
 
-    def lines(self, restores: bool) -> list[str]:
+    @abstractmethod
+    def lines(self, reads: bool) -> list[str]:
         """One line of Python each."""
-        p = self.program
-        minibatches = ", ".join(f"m{i}" for i in range(len(p.minibatches)))
-        training = f"resume(loss, lambda parameters: {p.learner}, [{minibatches}], {str(self.path)!r}, {restores})"
-        shown = [line for line in p.lines() if not line.startswith(("show(", "loss ="))]
-        return [*shown, *p.loss, f'show("training", {training})']
+
+    @staticmethod
+    @abstractmethod
+    def suits(program: Program) -> bool:
+        """Whether a program has such a file."""
+
+    @property
+    def graph(self) -> list[str]:
+        """The lines that build the graph and its minibatches."""
+        return [line for line in self.program.lines() if not line.startswith(("show(", "loss ="))]
+
+    @property
+    def minibatches(self) -> str:
+        return f"[{', '.join(f'm{i}' for i in range(len(self.program.minibatches)))}]"
+
+    @property
+    def learner(self) -> str:
+        return f"lambda parameters: {self.program.learner}"
 
 
-def problems(programs: list[Program]) -> Iterator[tuple[Program, str]]:
-    """What differs after each exchange; "" where all agree. Programs that one of both does not train are left out."""
+class Checkpoint(Exchange):
+    def lines(self, reads: bool) -> list[str]:
+        training = f"resume(loss, {self.learner}, {self.minibatches}, {str(self.path)!r}, {reads})"
+        return [*self.graph, *self.program.loss, f'show("{SHOWN}", {training})']
+
+    @staticmethod
+    def suits(program: Program) -> bool:
+        learns = any("C.parameter(" in s.text or "C.layers" in s.text for s in program.statements)
+        return bool(program.loss and program.learner) and learns and not is_mixing(program)
+
+
+class Model(Exchange):
+    """The roots, and behind them the loss, if there is one."""
+
+    def lines(self, reads: bool) -> list[str]:
+        p, path = self.program, repr(str(self.path))
+        minibatches = [line for line in p.lines() if re.match(r"T =|m\d+ =", line)]
+        outputs = ", ".join([*p.roots, *(["loss"] if p.loss else [])])
+        made = [*minibatches, f"f = C.Function.load({path})"] if reads else [
+            *self.graph, *p.loss, f"f = C.combine([{outputs}])", f"f.save({path})",
+        ]
+        training = f"train(C.combine([f.outputs[-1]]), {self.learner}, {self.minibatches})"
+        learns = p.loss and p.learner and not is_mixing(p)
+        return [*made, f'show("{SHOWN}", [evaluate([f], m0), {training if learns else None}])']
+
+    @staticmethod
+    def suits(program: Program) -> bool:
+        return not any(re.search("random|Dropout", s.text) for s in program.statements)
+
+
+KINDS: dict[str, type[Exchange]] = {"checkpoints": Checkpoint, "models": Model}
+
+
+def problems(kind: type[Exchange], programs: list[Program]) -> Iterator[tuple[Program, str]]:
+    """What differs after each exchange; "" where all agree. Programs that one of both does not compute are left out."""
     with tempfile.TemporaryDirectory() as folder:
-        exchanges = {name: [Exchange(p, Path(folder, f"{name}{p.seed}")) for p in programs] for name in PYTHON}
-        saved = {name: _trainings(name, exchanges[name], restores=False) for name in PYTHON}
-        for restorer, saver in zip(PYTHON, reversed(PYTHON), strict=True):
-            restored = _trainings(restorer, exchanges[saver], restores=True)
-            for p, before, after, other in zip(programs, saved[saver], restored, saved[restorer], strict=True):
+        exchanges = {name: [kind(p, Path(folder, f"{name}{p.seed}")) for p in programs] for name in PYTHON}
+        saved = {name: _observed(name, exchanges[name], reads=False) for name in PYTHON}
+        for reader, saver in zip(PYTHON, reversed(PYTHON), strict=True):
+            found_there = _observed(reader, exchanges[saver], reads=True)
+            for p, before, after, other in zip(programs, saved[saver], found_there, saved[reader], strict=True):
                 if before is None or other is None or is_refusal(before) or is_refusal(other):
                     continue
                 found = after["message"] if is_refusal(after) else problem(before, after, TOLERANCE[p.dtype])
-                if restorer == "CNTK" and p.dtype == "float64" and "isomorphic" in found:
-                    continue  # docs/compatibility.md: the initial states of its delays are single precision
+                if reader == "CNTK" and is_of_cntk(p, found):
+                    continue
                 yield p, found and f"saved by {saver}: {found.replace('in CNTK', 'saved').replace('here', 'restored')}"
 
 
-def _trainings(name: str, exchanges: list[Exchange], restores: bool) -> list[Any]:
-    """What each training shows; None if it has not come so far."""
-    return [shown.get("training") for shown in run(PYTHON[name], [e.lines(restores) for e in exchanges])]
+def is_of_cntk(program: Program, found: str) -> bool:
+    """Whether CNTK does not go on for reasons of its own.
+
+    docs/compatibility.md: initial states of its double precision delays are single precision. The uids of what it
+    creates begin at 0 in each process, and meet those of its own files, too.
+    """
+    return (program.dtype == "float64" and "isomorphic" in found) or "Duplicated name for" in found
 
 
-def trained(seeds: range) -> Iterator[Program]:
-    """Programs with parameters, of which no known difference of training is to be expected."""
+def _observed(name: str, exchanges: list[Exchange], reads: bool) -> list[Any]:
+    """What each process shows; None if it has not come so far, except where it should have read."""
+    shown = run(PYTHON[name], [e.lines(reads) for e in exchanges])
+    return [s.get(SHOWN, next(iter(s.values())) if reads and s else None) for s in shown]
+
+
+def suitable(kind: type[Exchange], seeds: range) -> Iterator[Program]:
+    """Programs with such a file, of which no known difference is to be expected."""
     for seed in seeds:
         program, _ = write(seed)
-        learns = any("C.parameter(" in s.text or "C.layers" in s.text for s in program.statements)
         known = any(k.kind == "value" and k.culprit(program, s) for k in KNOWN for s in program.statements)
-        if program.roots and program.loss and program.learner and learns and not known and not is_mixing(program):
+        if program.roots and not known and kind.suits(program):
             yield program
 
 
-def main(first: int, number: int) -> None:
+def main(kind: str, first: str, number: str) -> None:
     """Print what differs, and how many exchanges agree."""
     totals: Counter[str] = Counter()
-    for program, found in problems(list(trained(range(first, first + number)))):
+    seeds = range(int(first), int(first) + int(number))
+    for program, found in problems(KINDS[kind], list(suitable(KINDS[kind], seeds))):
         totals["differs" if found else "agrees"] += 1
         if found:
             print(f"seed {program.seed}: {found[:400]}", flush=True)
-    print(f"seeds {first} to {first + number - 1}:", dict(totals), flush=True)
+    print(f"seeds {seeds.start} to {seeds.stop - 1}:", dict(totals), flush=True)
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(*sys.argv[1:])

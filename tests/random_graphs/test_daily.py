@@ -42,9 +42,11 @@ def test_programs_of_today_agree_with_cntk(seeds):
         assert not [d for d in found if d.is_fault], f"seed {program.seed}: {found}\n{program.script()}"
 
 
+@pytest.mark.parametrize("kind", exchange.KINDS)
 @pytest.mark.timeout(0 if LONGER > 1 else 300)
-def test_checkpoints_of_today_are_restored_by_the_other(seeds):
-    for program, found in exchange.problems(list(exchange.trained(seeds))):
+def test_files_of_today_are_read_by_the_other(seeds, kind):
+    files = exchange.KINDS[kind]
+    for program, found in exchange.problems(files, list(exchange.suitable(files, seeds))):
         assert not found, f"seed {program.seed}: {found}\n{program.script()}"
 
 

@@ -16,7 +16,7 @@ from ..primitives import BY_ID, native
 from .attributes import attributes_of, dtype_of, dynamic_axes_of
 from .dictionary import AxisRecord, FormatError, StoredShape
 from .records import check_version, take, take_names
-from .writing import COMPOSITE, PRIMITIVE, USER_DEFINED, VARIABLE
+from .writing import COMPOSITE, IMPLIED, PRIMITIVE, USER_DEFINED, VARIABLE
 
 Record = dict[str, Any]
 
@@ -51,12 +51,25 @@ class _Reader:
             if uid in self.records:
                 raise FormatError(f"{name}: two functions have the uid {uid!r}")
             self.records[uid] = record
+        self.implied = self._without_implied()
         self.variables: dict[str, Edge] = {}
         for i, record in enumerate(take(content, "inputs", list, name)):
             self._add_variable(record, f"{name}, variable {i}")
         self.nodes: dict[str, Node] = {}
         self.composite_of: dict[str, int] = {}  # uid of a node -> number of the composite that contains it
         self.composites = 0
+
+    def _without_implied(self) -> dict[str, str]:
+        """Drop the nodes that are there for CNTK alone; the operand of each, by its output."""
+        operands = {}
+        for uid in list(self.records):
+            where = self._where(uid)
+            if IMPLIED in take(self.records[uid], "attributes", dict, where):
+                inputs = take_names(self.records.pop(uid), "inputs", where)
+                if len(inputs) != 2:
+                    raise FormatError(f"{where} has {len(inputs)} inputs instead of 2")
+                operands[f"{uid}_Output_0"] = inputs[0]
+        return operands
 
     # ---- variables
     def _add_variable(self, record: object, where: str) -> None:
@@ -159,7 +172,7 @@ class _Reader:
                 yield self._make_node(uid, depth)
 
     def _inputs(self, uid: str) -> list[str]:
-        return take_names(self.records[uid], "inputs", self._where(uid))
+        return [self.implied.get(v, v) for v in take_names(self.records[uid], "inputs", self._where(uid))]
 
     def _owner(self, variable: str) -> str | None:
         """The uid of the function that has an output of that uid."""
