@@ -302,7 +302,9 @@ def test_learners_count_what_they_learned_in_other_trainers():
     assert loss.train(arrays, minibatch_size=2, max_epochs=1, parameter_learners=[learner]).updates == []
 
 
-@pytest.mark.parametrize(("place", "steps", "counts"), [(0, 1, (4, 8)), (0, 7, (28, 32)), (1, 1, (12, 16)), (1, 7, (12, 16))])
+@pytest.mark.parametrize(("place", "steps", "counts"), [
+    (0, 1, (4, 8)), (0, 7, (28, 32)), (1, 1, (12, 16)), (1, 7, (12, 16)),
+])
 def test_a_trainer_has_seen_what_its_first_learner_has_also_if_that_is_restored_alone(place, steps, counts):
     """Counts of CNTK 2.7."""
     x = C.input_variable(2)

@@ -253,7 +253,8 @@ FEW = C.sequence.input_variable(2, sequence_axis=C.Axis("few"), name="few")
 
 
 @pytest.mark.parametrize("f", [
-    C.sequence.where(C1), C.sequence.gather(X, C1), C.sequence.gather(X, C.greater(C1, 0.5)), C.sequence.scatter(FEW, C1),
+    C.sequence.where(C1), C.sequence.gather(X, C1), C.sequence.gather(X, C.greater(C1, 0.5)),
+    C.sequence.scatter(FEW, C1),
     C.layers.UnfoldFrom(lambda s: C.tanh(s - 0.4), until_predicate=lambda y: C.less(C.reduce_sum(y), -0.5))(START, X),
 ], ids=["where", "gather", "gather by a comparison", "scatter", "generator"])
 def test_each_sequence_of_a_batch_has_its_own_condition(f: Any, tmp_path: Path) -> None:
@@ -264,7 +265,7 @@ def test_each_sequence_of_a_batch_has_its_own_condition(f: Any, tmp_path: Path) 
         "c": [np.float32(c)[:, None] for c in ([1, 0, 1, 0], [0, 0, 1, 1], [1, 1, 0, 0])],
     }
     unequal = equal | {
-        "s": np.float32([[1, 1], [0, 0], [1, 1]]), "c": [equal["c"][0], equal["c"][1], np.float32([[1], [1], [1], [0]])],
+        "s": np.float32([[1, 1], [0, 0], [1, 1]]), "c": [*equal["c"][:2], np.float32([[1], [1], [1], [0]])],
     }
 
     def there(data: dict[str, Any]) -> np.ndarray:

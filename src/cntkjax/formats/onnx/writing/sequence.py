@@ -104,7 +104,7 @@ def _where(w: GraphWriter, node: Node, condition: str) -> str:
 
 
 def _of_each_sequence(w: GraphWriter, values: str, counts: str) -> str:
-    """Values that belong to one sequence after the other, as [N, count]; they do not fit unless all counts are equal."""
+    """Values of one sequence after the other, as [N, count]; they do not fit unless all counts are equal."""
     shape = w.node("Concat", [w.node("Shape", [counts]), w.reduce("ReduceMax", counts, [0], True)], axis=0)
     fitting = w.node("Reshape", [values, shape])
     w.nodes[-1].name = w.unique(f"{w.label}: as many steps of each sequence")  # what errors of a runtime name
