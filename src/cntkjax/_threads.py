@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import os
 import threading
 from collections.abc import Callable
 
@@ -28,4 +29,10 @@ def start_thread(target: Callable[[], object], name: str) -> None:
         begun.wait(_PATIENCE_SECONDS)
 
 
-__all__ = ["start_thread"]
+def after_fork(callback: Callable[[], object]) -> None:
+    """Call a function in every process that is forked from this one, which lacks its threads; Windows forks none."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=callback)
+
+
+__all__ = ["after_fork", "start_thread"]

@@ -28,7 +28,7 @@ POLL = 0.05  # seconds
 _ERROR_LINES = 30  # of a failed worker, which are printed at the end if its output goes to a file
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 _PR_SET_PDEATHSIG = 1
-_PRCTL = getattr(ctypes.CDLL(None), "prctl", None)
+_PRCTL = getattr(ctypes.CDLL(None), "prctl", None) if sys.platform == "linux" else None
 
 _printing = threading.Lock()
 

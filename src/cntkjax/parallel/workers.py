@@ -17,6 +17,7 @@ from types import TracebackType
 
 import jax
 
+from .._threads import after_fork
 from ..engine.xla.versions import option
 from . import siblings
 from .channel import BegunGathering, Channel, Hub, WorkerError
@@ -126,7 +127,7 @@ def _local_device(place: Rank) -> int | None:
 
 def _install_hooks() -> None:
     atexit.register(_leave, os.getpid())
-    os.register_at_fork(after_in_child=_forget)
+    after_fork(_forget)
     show = sys.excepthook
 
     def report(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:

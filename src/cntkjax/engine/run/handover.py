@@ -12,7 +12,6 @@ interrupted again, whoever takes the lock next.
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import threading
@@ -25,6 +24,7 @@ from typing import Any, TypeAlias, TypeVar
 import jax
 
 from ..._terminal import is_interactive
+from ..._threads import after_fork
 from ..._typing import PyTree
 from ...graph.cells import Cell, Changes, commit
 
@@ -234,7 +234,7 @@ def _after_fork() -> None:
     _unfinished.clear()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+after_fork(_after_fork)
 
 __all__ = [
     "STATE", "Attempt", "Captured", "Captures", "assign", "captured", "conclude", "copied", "deferred_interrupts",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from ..._best_effort import BestEffort
-from ..._threads import start_thread
+from ..._threads import after_fork, start_thread
 
 T = TypeVar("T")
 
@@ -119,7 +118,7 @@ def _forget_all() -> None:
         background._forget()
 
 
-os.register_at_fork(after_in_child=_forget_all)
+after_fork(_forget_all)
 
 compilations = Background("cntkjax-compile")
 """For compilations that nobody waits for yet; XLA compiles without holding Python's lock."""
