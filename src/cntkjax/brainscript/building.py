@@ -137,19 +137,9 @@ class Builder:
 
 def _axes_of(node: NetNode) -> set[Any]:
     """The dynamic axes of all inputs that a node depends on."""
-    found: set[Any] = set()
-    seen: set[int] = set()
-    waiting = [node]
-    while waiting:
-        each = waiting.pop()
-        if id(each) in seen:
-            continue
-        seen.add(id(each))
-        if each.operation in ("InputValue", "SparseInputValue"):
-            axis = each.options.get("dynamicAxis")
-            found.add(id(axis) if isinstance(axis, NetNode) else axis or "")
-        waiting += each.operands()
-    return found
+    inputs = [each for each in reachable([node]) if each.operation in ("InputValue", "SparseInputValue")]
+    axes = [each.options.get("dynamicAxis") for each in inputs]
+    return {id(axis) if isinstance(axis, NetNode) else axis or "" for axis in axes}
 
 
 def _known_shape(node: NetNode) -> dict[str, Any]:

@@ -32,10 +32,6 @@ class Network:
     statistics: dict[str, tuple[str, str]] = field(default_factory=dict)
     rates: dict[str, float] = field(default_factory=dict)
 
-    def with_role(self, role: str) -> Sequence[Variable]:
-        """The nodes with a role."""
-        return [self.nodes[name] for name in self.roles[role]]
-
     def shown_shape(self, name: str) -> str:
         """The shape of a node as CNTK's log has it: first dimension first, ``*`` for samples, 0 for what is not known.
 

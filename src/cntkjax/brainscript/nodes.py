@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -134,13 +134,11 @@ def ordered(nodes: Iterable[NetNode], is_delay: Callable[[NetNode], bool]) -> li
 
 def _popped(stack: list[NetNode], on_stack: set[int], last: NetNode) -> list[NetNode]:
     """The component that ends with this node."""
-    found = []
-    while True:
-        node = stack.pop()
-        on_stack.discard(id(node))
-        found.append(node)
-        if node is last:
-            return found
+    found = [stack.pop()]
+    while found[-1] is not last:
+        found.append(stack.pop())
+    on_stack.difference_update(map(id, found))
+    return found
 
 
 def _loop(component: list[NetNode], is_delay: Callable[[NetNode], bool]) -> list[NetNode]:
@@ -166,11 +164,19 @@ def _loop(component: list[NetNode], is_delay: Callable[[NetNode], bool]) -> list
 def changed(nodes: Iterable[NetNode]) -> list[NetNode]:
     """Those of the nodes that have to be built: new ones, those with other inputs, and what depends on such."""
     nodes = list(nodes)
-    users = _users(nodes)
-    found = {
-        id(node): node for node in nodes
+    return _with_users(nodes, [
+        node for node in nodes
         if node.variable is None or [*map(id, node.operands())] != [*map(id, node.originals)]
-    }
+    ])
+
+
+def _with_users(nodes: Iterable[NetNode], begin: Iterable[NetNode]) -> list[NetNode]:
+    """Some of the nodes, and those that depend on them."""
+    users: dict[int, list[NetNode]] = {}
+    for node in nodes:
+        for operand in node.operands():
+            users.setdefault(id(operand), []).append(node)
+    found = {id(node): node for node in begin}
     waiting = list(found.values())
     while waiting:
         for user in users.get(id(waiting.pop()), ()):
@@ -180,22 +186,13 @@ def changed(nodes: Iterable[NetNode]) -> list[NetNode]:
     return list(found.values())
 
 
-def _users(nodes: Iterable[NetNode]) -> dict[int, list[NetNode]]:
-    """Those of the nodes that have a node as an operand, by the `id` of this."""
-    users: dict[int, list[NetNode]] = {}
-    for node in nodes:
-        for operand in node.operands():
-            users.setdefault(id(operand), []).append(node)
-    return users
-
-
-def reachable(roots: Iterable[NetNode]) -> list[NetNode]:
-    """The roots and all that they depend on."""
+def reachable(roots: Iterable[NetNode], known: Container[int] = ()) -> list[NetNode]:
+    """The roots and all that they depend on, without nodes that are known, by `id`, and what only these need."""
     found: dict[int, NetNode] = {}
     waiting = list(roots)
     while waiting:
         node = waiting.pop()
-        if id(node) not in found:
+        if id(node) not in found and id(node) not in known:
             found[id(node)] = node
             waiting.extend(node.operands())
     return list(found.values())
@@ -209,22 +206,15 @@ def replaced(
     `rename`: the name of a copy.
     """
     nodes = reachable(roots)
-    users = _users(nodes)
     copies = dict(replacements)
-    waiting = [node for node in nodes if id(node) in replacements]
-    made: list[tuple[NetNode, NetNode]] = []
-    while waiting:
-        for user in users.get(id(waiting.pop()), ()):
-            if id(user) not in copies:
-                copy = NetNode(
-                    user.operation, rename(user.name), None, user.options, user.place, user.chain, tag=user.tag
-                )
-                copy.variable, copy.originals = user.variable, user.originals or user.operands()
-                copies[id(user)] = copy
-                made.append((user, copy))
-                waiting.append(user)
-    for user, copy in made:
-        copy.inputs = [copies.get(id(operand), operand) for operand in user.operands()]
+    users = _with_users(nodes, [node for node in nodes if id(node) in replacements])
+    made = [user for user in users if id(user) not in replacements]
+    for user in made:
+        copy = NetNode(user.operation, rename(user.name), None, user.options, user.place, user.chain, tag=user.tag)
+        copy.variable, copy.originals = user.variable, user.originals or user.operands()
+        copies[id(user)] = copy
+    for user in made:
+        copies[id(user)].inputs = [copies.get(id(operand), operand) for operand in user.operands()]
     return copies
 
 

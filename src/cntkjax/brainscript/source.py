@@ -81,7 +81,9 @@ class Text:
         return Place(self, offset)
 
     def part(self, begin: int, end: int) -> Text:
-        """A part of this text, without blanks around it."""
+        """A part of this text, without blanks and comments around it."""
+        structure = self.masked[begin:end]
+        begin, end = begin + len(structure) - len(structure.lstrip()), begin + len(structure.rstrip())
         content = self.content[begin:end]
         begin += len(content) - len(content.lstrip())
         return Text(self.name, content.strip(), self.origin, ((0, self.at(begin)),))

@@ -29,6 +29,15 @@ def test_values_of_all_kinds(tmp_path):
     assert inner.integer("size") == 256 and inner.integer("number") == 3  # of the blocks around
 
 
+def test_arrays_of_blocks_may_have_comments_between_them(tmp_path):
+    """As in VGG16_ImageNet.cntk."""
+    array = "(\n# one\n  [ b = 1 ] :  # [256, 512]\n  [ b = 2 ] : // three\n  [ b = 3 ] # end\n)"
+    root = read(tmp_path, f"a = {array}\nc = (d : e)")
+    assert [block.integer("b") for block in root.blocks("a")] == [1, 2, 3]
+    with pytest.raises(ConfigError, match=r"line 7, column 6: expected a block, \[ ... \]"):
+        root.blocks("c")
+
+
 def test_the_last_value_counts_and_blocks_are_merged(tmp_path):
     root = read(tmp_path, "p=[a=1;b=2;c=3]\np=[c=5;d=[x=1;y=2]]\np=[d=[y=7]]\nv=1:2\nv=3",
                 "P=[e=8]", "p=[b=9,d=[z=4]]", "[v=4:5]")

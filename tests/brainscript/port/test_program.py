@@ -11,6 +11,8 @@ from cntkjax.brainscript.command_line import main
 from cntkjax.brainscript.port import program_of
 from cntkjax.cli import main as cli
 from cntkjax.sgd import ConfigError
+from tests.brainscript.readers.test_speech import CONFIG, write_speech
+from tests.brainscript.readers.test_words import LM, LU, TRAIN, write_sentences
 
 CONFIGURATION = """
 command = train
@@ -114,6 +116,34 @@ def test_keys_that_the_sgd_block_here_has_not_are_left_out_and_other_names_are_t
     assert "blockMomentumSGD = [\n            blockSize = 8\n        ]\n    ]\n]" in settings and "perf" not in settings
 
 
+@pytest.mark.parametrize(("kind", "reader", "sizes", "order", "criterion"), [
+    ("LSTM", LU, "18:3:4:2", 3, "CrossEntropyWithSoftmax"),
+    ("CLASSLM", LM, "5:4:5", 1, "ClassCrossEntropyWithSoftmax"),
+])
+def test_sentences_are_read_as_the_configuration_says(
+    tmp_path, capfd, monkeypatch, kind, reader, sizes, order, criterion
+):
+    write_sentences(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    text = TRAIN.replace("Train:Test", "Train").replace("$Data$/model", "model.dnn")
+    for name, value in (("KIND", kind), ("SIZES", sizes), ("ORDER", str(order)), ("CRITERION", criterion)):
+        text = text.replace(name, value)
+    text += reader + reader.replace("reader = [", "cvReader = [")
+    expected, found = trained_by_both(tmp_path, capfd, f"Data = .\n{text}")
+    assert len(expected) == 8
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("change", ["truncated = true", "frameMode = false ; nbruttsineachrecurrentiter = 2"])
+def test_utterances_and_their_pieces_are_read_as_the_configuration_says(tmp_path, capfd, monkeypatch, change):
+    write_speech(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    text = CONFIG[: CONFIG.index("composite = {")].replace("$Data$", ".").replace("$Out$/m.dnn", "model.dnn")
+    expected, found = trained_by_both(tmp_path, capfd, text.replace("readMethod", f"{change} ; readMethod"))
+    assert len(expected) == 2
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
 def test_images_are_read_as_the_configuration_says(folder, capfd):
     for i in range(6):
         pixels = np.random.default_rng(i).integers(0, 255, (8, 8, 3), np.uint8)
@@ -196,8 +226,6 @@ def test_the_command_prints_the_program(folder, capsys):
 
 @pytest.mark.parametrize(("change", "says"), [
     (("action = train", "action = test"), "no command that trains"),
-    (("CNTKTextFormatReader", "LMSequenceReader"), "cannot be written as a program"),
-    (("readerType", "truncated = true ; readerType"), "cannot be written as a program"),
     (("tag=criteria", "tag=output"), "No criterion node"),
 ])
 def test_what_no_program_can_say_is_an_error(folder, change, says):

@@ -32,14 +32,19 @@ Test = [ action = test ; minibatchSize = 16 ]
 """
 
 
-@pytest.fixture
-def data(tmp_path):
+def write_sentences(folder):
+    """A text, its vocabulary and classes, and sentences with labels."""
     for name, text in {
         "classes": CLASSES, "text": TEXT, "iob": IOB,
         "map": "paris <unk>\nto to\nfly fly\nrome rome\nBOS BOS\nEOS EOS\n",
         "words": "BOS\nEOS\nfly\nrome\nto\n<unk>\n", "labels": "B\nO\n",
     }.items():
-        (tmp_path / name).write_text(text)
+        (folder / name).write_text(text)
+
+
+@pytest.fixture
+def data(tmp_path):
+    write_sentences(tmp_path)
     return tmp_path
 
 

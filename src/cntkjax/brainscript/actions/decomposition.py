@@ -13,9 +13,8 @@ from ...ops import combine, times
 from ...ops.functions import CloneMethod
 from ...sgd import ConfigError
 from ...variables import Parameter
-from ..models import function_of, load_network
+from ..models import load_network
 from ..network import Network
-from ..source import new_file
 from .session import Command
 from .tools import pattern
 
@@ -37,7 +36,7 @@ def decompose(command: Command) -> None:
                 factors[variable] = _factors(variable, name, ratio, aligned, command)
     if not factors:
         raise ConfigError(f"{block.path()}: no weight matrix of the model has a name that NodeNameRegex matches")
-    function_of(_replaced(network, factors)).save(str(new_file(block.file("outputModelPath"))))
+    command.save(_replaced(network, factors))
 
 
 def _groups(command: Command) -> Iterator[tuple[re.Pattern[str], float]]:

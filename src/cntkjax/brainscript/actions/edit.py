@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from .. import mel
-from ..models import function_of
-from ..source import Text, content_of, local_path, new_file
+from ..source import Text, content_of, local_path
 from .building import built
 from .session import Command
 
@@ -19,9 +18,7 @@ def edit(command: Command) -> None:
             text = Text(name, _read(command, name))
             mel.edit(text, block, command.precision)
         return
-    path = new_file(block.file("outputModelPath"))
-    function_of(built(command)).save(str(path))
-    command.log.line(f"Model written to {path}")
+    command.save(built(command))
 
 
 def _read(command: Command, name: str) -> str:

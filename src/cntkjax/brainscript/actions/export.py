@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from ...ops import combine
 from ...ops.functions import ModelFormat
-from ...sgd import ConfigError
 from ..models import load_network
 from ..source import new_file
-from .session import Command, named_nodes
+from .session import Command, outputs
 
 _OPSET = 17  # leaves the size of batches open
 
@@ -15,9 +14,7 @@ _OPSET = 17  # leaves the size of batches open
 def export_model(command: Command) -> None:
     """Write the output nodes of a model to ``outputModelPath``, by default ``modelPath.onnx``."""
     block, network = command.block, load_network(command.model_path)
-    names = named_nodes(network, block, "outputNodeNames") or network.roles["output"]
-    if not names:
-        raise ConfigError("the model has no output nodes: name nodes in outputNodeNames")
+    names = outputs(network, block)
     path = new_file(block.file("outputModelPath", f"{command.model_path}.onnx"))
     combine([network.nodes[name] for name in names]).save(str(path), ModelFormat.ONNX, opset=_OPSET)
     command.log.line(f"Nodes {', '.join(names)} are written to {path}")

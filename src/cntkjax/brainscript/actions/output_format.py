@@ -44,9 +44,7 @@ def output_format(block: Block | None) -> Format:
     precision = block.text("precisionFormat", "") if "precisionFormat" in block else ""
     if not _PRECISION.fullmatch(precision):
         raise ConfigError(f"precisionFormat = {precision}: give a width and precision, such as .4")
-    labels: tuple[str, ...] = ()
-    if "labelMappingFile" in block:
-        labels = tuple(block.content("labelMappingFile").split("\n"))
+    labels = tuple(block.content("labelMappingFile").split("\n")) if "labelMappingFile" in block else ()
 
     def part(key: str, default: str) -> str:
         value = block.own(key)

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from ..configuration import Block
 from ..log import Criterion, Log
+from ..models import function_of
 from ..network import Network
-from ..source import ConfigError, Place
+from ..source import ConfigError, Place, new_file
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,12 @@ class Command:
         """The block of the reader. Errors: ConfigError if there is none."""
         return self.block.required_block("reader")
 
+    def save(self, network: Network, default: str | None = None) -> None:
+        """Write a model to ``outputModelPath``."""
+        path = new_file(self.block.file("outputModelPath", default))
+        function_of(network).save(str(path))
+        self.log.line(f"Model written to {path}")
+
 
 def criteria(network: Network, names: list[str]) -> list[Criterion]:
     """Nodes as the log names them."""
@@ -54,6 +61,13 @@ def named_nodes(network: Network, block: Block, key: str) -> list[str]:
     return names
 
 
+def outputs(network: Network, block: Block) -> list[str]:
+    """Names of nodes that are written. Errors: ConfigError if neither the block nor the network names one."""
+    if names := named_nodes(network, block, "outputNodeNames") or network.roles["output"]:
+        return names
+    raise ConfigError("the model has no output nodes: name nodes in outputNodeNames")
+
+
 def no_node(network: Network, name: str, key: str, place: Place) -> ConfigError:
     """The error for a name of a node that the network has not."""
     special = dict.fromkeys(each for role in ("evaluation", "criterion", "output") for each in network.roles[role])
@@ -61,4 +75,4 @@ def no_node(network: Network, name: str, key: str, place: Place) -> ConfigError:
     return place.unknown(f"{key}: the network has no node {name}", name, network.nodes, hint)
 
 
-__all__ = ["Command", "criteria", "named_nodes", "no_node"]
+__all__ = ["Command", "criteria", "named_nodes", "no_node", "outputs"]

@@ -10,10 +10,9 @@ from ...graph.variable import set_value
 from ...ops import alias
 from ...sgd import ConfigError
 from ...train._sources import next_minibatch
-from ..models import function_of, load_network
+from ..models import load_network
 from ..network import Network
 from ..readers import Source, open_reader, streams_of
-from ..source import new_file
 from .session import Command
 from .test import minibatch_size
 
@@ -35,9 +34,7 @@ def normalization_statistics(command: Command) -> None:
         node: Any = network.nodes[name].owner
         _estimate(node, source, minibatch_size(block), block.integer("itersPerNode", _ITERATIONS))
         command.log.line(f"Estimated the statistics of {name}")
-    path = new_file(block.file("outputModelPath", f"{command.model_path}.PBN"))
-    function_of(network).save(str(path))
-    command.log.line(f"Model written to {path}")
+    command.save(network, f"{command.model_path}.PBN")
 
 
 def _normalizations(network: Network) -> list[str]:

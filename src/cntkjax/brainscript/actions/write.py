@@ -10,7 +10,6 @@ from typing import Any, TextIO
 
 from ...io import MinibatchData
 from ...ops import alias
-from ...sgd import ConfigError
 from ...train._sources import next_minibatch
 from ...variables import Variable
 from ..network import Network
@@ -18,7 +17,7 @@ from ..readers import open_reader, streams_of
 from ..source import new_file
 from .building import read_or_built
 from .output_format import OutputWriter, output_format
-from .session import Command, named_nodes, no_node
+from .session import Command, named_nodes, no_node, outputs
 from .test import minibatch_size
 from .writers import SequenceWriter, block_writers
 
@@ -48,16 +47,15 @@ def write(command: Command) -> None:
 def _writers(network: Network, command: Command, stack: ExitStack) -> tuple[Mapping[str, SequenceWriter], str]:
     """What writes each node, and a line about where to."""
     block = command.block
-    names = named_nodes(network, block, "outputNodeNames") or network.roles["output"]
     writer = block.block("writer") if "writer" in block else None
     if writer is not None:
         found = block_writers(writer, command.reader, stack)
         for entry in writer:
             if entry.name in found and entry.name not in network.nodes:
                 raise no_node(network, entry.name, "writer", entry.place)
-        return {name: each for name, each in found.items() if name in names or "outputNodeNames" not in block}, ""
-    if not names:
-        raise ConfigError("the model has no output nodes: name nodes in outputNodeNames")
+        listed = named_nodes(network, block, "outputNodeNames") if "outputNodeNames" in block else found
+        return {name: each for name, each in found.items() if name in listed}, ""
+    names = outputs(network, block)
     path, form = block.file("outputPath"), output_format(block.block("format"))
     found = {name: OutputWriter(form, name, _open(stack, path, name)) for name in names}
     return found, "" if path == "-" else f"Written to {path}*"

@@ -82,7 +82,9 @@ def _end(masked: str, begin: int, closing: dict[int, int]) -> int:
 
 
 def inside(text: Text) -> Text:
-    """What is inside the brackets of a block. Errors: ConfigError if something follows them."""
+    """What is inside the brackets of a block. Errors: ConfigError for another value, or if something follows them."""
+    if text.content[:1] not in ("[", "{"):
+        raise text.at(0).error("expected a block, [ ... ]")
     end = text.closing[0]
     if text.masked[end + 1 :].strip():
         raise text.at(end + 1).error("nothing may follow the block; begin a new line")

@@ -72,14 +72,8 @@ def _connect(model: LoadedNetwork, new: dict[int, NetNode], copies: dict[int, Ne
     old = {id(node) for node in model.nodes.values()}
     keeps: dict[int, tuple[NetNode, set[int]]] = {}
     for key, node in new.items():
-        waiting, seen = [node], set()
-        while waiting:
-            each = waiting.pop()
-            if id(each) in old or id(each) in seen:
-                continue
-            seen.add(id(each))
+        for each in reachable([node], old):
             keeps.setdefault(id(each), (each, set()))[1].add(key)
-            waiting += each.operands()
     for node, kept in keeps.values():
         node.inputs = [each if id(each) in kept else copies.get(id(each), each) for each in node.operands()]
 

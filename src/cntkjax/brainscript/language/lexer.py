@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ..source import Place, Text
+from ..source import ConfigError, Place, Text
 
 _BLANK = re.compile(r"(?:\s+|#[^\n]*|//[^\n]*|/\*.*?\*/)+", re.DOTALL)
 _TOKEN = re.compile(
@@ -15,6 +15,7 @@ _TOKEN = re.compile(
       | (?P<symbol>\[\||\|\]|=>|==|!=|<=|>=|&&|\|\||\.\.|\.\*|\*\*|[-+*/%<>!=:;,.(){}\[\]])""",
     re.VERBOSE,
 )
+CLOSING = {"(": ")", "{": "}", "[": "]"}
 KEYWORDS = frozenset({"if", "then", "else", "new", "include", "array", "with", "true", "false"})
 
 
@@ -29,6 +30,39 @@ class Token:
 
     def __str__(self) -> str:
         return "the end of the text" if self.kind == "end" else f"'{self.text}'"
+
+
+class Tokens:
+    """The tokens of a text, and the next one to read."""
+
+    def begin(self, text: Text) -> None:
+        self.tokens, self.next = tokens(text), 0
+
+    @property
+    def token(self) -> Token:
+        return self.tokens[self.next]
+
+    def take(self) -> Token:
+        token = self.token
+        self.next += token.kind != "end"
+        return token
+
+    def at(self, *texts: str) -> bool:
+        """Whether the next token is one of these symbols or keywords."""
+        return self.token.kind in ("symbol", "keyword") and self.token.text in texts
+
+    def accept(self, *texts: str) -> Token | None:
+        return self.take() if self.at(*texts) else None
+
+    def expect(self, what: str) -> Token:
+        """The next token, which has to be this symbol or keyword, or of the kind name or end."""
+        token = self.token
+        if token.kind == what or (token.kind in ("symbol", "keyword") and token.text == what):
+            return self.take()
+        raise self.unexpected({"name": "a name", "end": "a new line and 'name =', or the end"}.get(what, f"'{what}'"))
+
+    def unexpected(self, expected: str) -> ConfigError:
+        return self.token.place.error(f"{self.token} is not expected here: expected {expected}")
 
 
 def tokens(text: Text) -> list[Token]:
@@ -69,4 +103,4 @@ def _complaint(content: str, position: int) -> str:
     return f"{character!r} has no meaning in BrainScript{hint}"
 
 
-__all__ = ["KEYWORDS", "Token", "tokens"]
+__all__ = ["CLOSING", "KEYWORDS", "Token", "Tokens", "tokens"]

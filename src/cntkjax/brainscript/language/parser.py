@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..source import ConfigError, Place, Text
+from ..source import Place, Text
 from . import syntax
-from .lexer import Token, tokens
+from .lexer import CLOSING, Token, Tokens
 
 Includer = Callable[[str, Place], Text]
 
 _LEVELS = (("||",), ("&&",), ("==", "!=", "<", "<=", ">", ">="), ("+", "-"), ("*", ".*", "/", "%"), ("**",))
-_CLOSING = {"(": ")", "{": "}", "[": "]"}
 DEPTH = 200  # of nested expressions
 
 
@@ -36,47 +35,20 @@ def parse_members(text: Text, include: Includer, files: tuple[str, ...] = ()) ->
     return found
 
 
-class _ScriptParser:
-    """The tokens of a text and the next one to read."""
+class _ScriptParser(Tokens):
+    """Reads expressions and records."""
 
     def __init__(self, text: Text, include: Includer, files: tuple[str, ...] = ()) -> None:
-        self.tokens = tokens(text)
-        self.next = 0
+        self.begin(text)
         self.include = include
         self.files = files
         self.depth = 0
 
-    @property
-    def token(self) -> Token:
-        return self.tokens[self.next]
-
-    def take(self) -> Token:
-        token = self.token
-        self.next += token.kind != "end"
-        return token
-
-    def at(self, *texts: str) -> bool:
-        """Whether the next token is one of these symbols or keywords."""
-        return self.token.kind in ("symbol", "keyword") and self.token.text in texts
-
-    def accept(self, *texts: str) -> Token | None:
-        return self.take() if self.at(*texts) else None
-
-    def expect(self, what: str) -> Token:
-        """The next token, which has to be this symbol or keyword, or of the kind name or end."""
-        token = self.token
-        if token.kind == what or (token.kind in ("symbol", "keyword") and token.text == what):
-            return self.take()
-        raise self.unexpected({"name": "a name", "end": "a new line and 'name =', or the end"}.get(what, f"'{what}'"))
-
-    def unexpected(self, expected: str) -> ConfigError:
-        return self.token.place.error(f"{self.token} is not expected here: expected {expected}")
-
     def closing(self, opening: Token) -> None:
         """The bracket that closes this one."""
-        wanted = _CLOSING[opening.text]
+        wanted = CLOSING[opening.text]
         if not self.accept(wanted):
-            if self.token.kind == "end" or self.at(*_CLOSING.values()):
+            if self.token.kind == "end" or self.at(*CLOSING.values()):
                 message = f"this '{opening.text}' is not closed by '{wanted}': {self.token} comes first"
                 raise opening.place.error(message)
             raise self.unexpected(f"'{wanted}', ',' or an operator")
@@ -147,7 +119,7 @@ class _ScriptParser:
         """The parameters of a function, and the defaults of the optional ones."""
         names: list[str] = []
         defaults: dict[str, syntax.Expression] = {}
-        while not self.at(_CLOSING[opening.text]):
+        while not self.at(CLOSING[opening.text]):
             name = self.expect("name")
             if name.text in names or name.text in defaults:
                 raise name.place.error(f"the function has two parameters '{name.text}'")
@@ -236,7 +208,7 @@ class _ScriptParser:
         """The arguments of a call."""
         arguments: list[syntax.Expression] = []
         named: dict[str, syntax.Expression] = {}
-        while not self.at(_CLOSING[opening.text]):
+        while not self.at(CLOSING[opening.text]):
             token = self.token
             if token.kind == "name" and self.tokens[self.next + 1].text == "=":
                 self.next += 2

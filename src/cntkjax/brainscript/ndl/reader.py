@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..language.lexer import Token, tokens
-from ..source import ConfigError, Place, Text
+from ..language.lexer import CLOSING, Token, Tokens
+from ..source import Place, Text
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Section:
     sections: dict[str, Section] = field(default_factory=dict)
 
 
-class Reader:
+class Reader(Tokens):
     """Reads texts; macros and the numbers of what has no name are common to all."""
 
     def __init__(self) -> None:
@@ -48,35 +48,11 @@ class Reader:
 
     def read(self, text: Text) -> Section:
         """The statements of a text."""
-        self.tokens = tokens(text)
-        self.next = 0
+        self.begin(text)
         section = self.statements()
         if self.token.kind != "end":
             raise self.unexpected("'name = value', or a macro")
         return section
-
-    @property
-    def token(self) -> Token:
-        return self.tokens[self.next]
-
-    def take(self) -> Token:
-        token = self.token
-        self.next += token.kind != "end"
-        return token
-
-    def at(self, *texts: str) -> bool:
-        return self.token.kind == "symbol" and self.token.text in texts
-
-    def accept(self, *texts: str) -> Token | None:
-        return self.take() if self.at(*texts) else None
-
-    def expect(self, text: str) -> Token:
-        if not self.at(text):
-            raise self.unexpected(f"'{text}'")
-        return self.take()
-
-    def unexpected(self, expected: str) -> ConfigError:
-        return self.token.place.error(f"{self.token} is not expected here: expected {expected}")
 
     def is_word(self) -> bool:
         return self.token.kind in ("name", "keyword")
@@ -130,14 +106,14 @@ class Reader:
             statements, names = {name.text.lower(): self.expression()}, {name.text.lower(): name.text}
             if opening is not None:
                 self.accept(";")
-                self.expect({"[": "]", "{": "}"}[opening.text])
+                self.expect(CLOSING[opening.text])
         if not statements:
             raise name.place.error(f"the macro '{name.text}' has no statements")
         self.macros[name.text.lower()] = Macro(name.text, tuple(parameters), statements, names)
 
     def block(self, opening: Token) -> Section:
         section = self.statements()
-        closing = {"[": "]", "{": "}"}[opening.text]
+        closing = CLOSING[opening.text]
         if not self.accept(closing):
             if self.token.kind == "end":
                 raise opening.place.error(f"this '{opening.text}' is not closed by '{closing}'")
@@ -203,7 +179,7 @@ class Reader:
 
     def listed(self, opening: Token) -> NdlTerm:
         elements: list[NdlTerm] = []
-        closing = {"(": ")", "{": "}"}[opening.text]
+        closing = CLOSING[opening.text]
         while not self.at(closing):
             elements.append(self.expression())
             if not self.accept(",", ";", ":"):

@@ -14,12 +14,14 @@ from ...sgd.settings import shown
 from ..actions.building import built, command_blocks, has_builder
 from ..actions.session import Command
 from ..actions.sgd_block import settings_of
+from ..actions.test import minibatch_size
 from ..building import recorded
 from ..configuration import FILES_ARE_READ, Block, load
 from ..library.package import PACKAGE
 from ..log import Log
 from ..network import Network
-from ..readers import description_of
+from ..readers import description_of, pieces_of
+from ..readers.opening import sentences_text
 from .recorder import Recorder
 
 _WIDTH = 100  # of the lines of a dictionary
@@ -49,7 +51,7 @@ def _trains(block: Block) -> bool:
 
 def _program(command: Command, name: str, folder: str) -> str:
     FILES_ARE_READ.set(False)  # the program may be for another machine
-    recorder = Recorder(PACKAGE, _has_sequences(command.reader))
+    recorder = Recorder(PACKAGE, _has_sequences(command))
     with recorded(recorder):
         network = built(command)
     precision = {"float": "float32", "double": "float64"}[command.precision]
@@ -76,28 +78,41 @@ def _roles(network: Network) -> list[str]:
 
 def _readers(command: Command) -> Iterator[str]:
     """The functions that open the data."""
-    yield from _reader("create_reader", "training", "C.io.INFINITELY_REPEAT", command.reader)
+    piece = _piece(command)
+    yield from _reader("create_reader", "training", "C.io.INFINITELY_REPEAT", command.reader, piece)
     if (validation := command.block.block("cvReader")) is not None:
-        yield from _reader("create_validation_reader", "validation", "1", validation)
+        yield from _reader("create_validation_reader", "validation", "1", validation, piece)
 
 
-def _reader(function: str, purpose: str, sweeps: str, block: Block) -> Iterator[str]:
+def _piece(command: Command) -> int:
+    """The length of the pieces of truncated sequences whose reader does not say it."""
+    return minibatch_size(command.block.required_block("SGD"))
+
+
+def _reader(function: str, purpose: str, sweeps: str, block: Block, piece: int) -> Iterator[str]:
     yield f"def {function}(max_sweeps={sweeps}):"
     yield f'    """The {purpose} data."""'
-    deserializers, options = description_of(block)
+    own = "    from cntkjax.brainscript.readers import"
+    if lines := sentences_text(block):
+        yield from (f"{own} sentences", '    return sentences(r"""', *(f"        {line}" for line in lines), '    """)')
+        yield from ("", "")
+        return
+    deserializers, options, together = description_of(block, piece)
     yield "    deserializers = ["
     for each in deserializers:
         yield from (f"        {line}" for line in _deserializer(each))
     yield "    ]"
     defaults = {"frame_mode": False, "randomization_seed": 0, "truncation_length": 0}
     others = "".join(f", {key}={value!r}" for key, value in options.items() if value != defaults.get(key, "none"))
-    yield f"    return C.io.MinibatchSource(deserializers, max_sweeps=max_sweeps{others})"
+    source = f"UtteranceSource(deserializers, {together}" if together else "C.io.MinibatchSource(deserializers"
+    yield from [f"{own} UtteranceSource"] if together else []
+    yield f"    return {source}, max_sweeps=max_sweeps{others})"
     yield from ("", "")
 
 
 def _deserializer(description: Any) -> Iterator[str]:
     """The expression of a deserializer: a call for CNTK's text format, its dictionary for others."""
-    if description["type"] != "CNTKTextFormatDeserializer" or len(description) > 3:
+    if description.get("type") != "CNTKTextFormatDeserializer" or len(description) > 3:
         yield from f"{pformat(description, width=_WIDTH, sort_dicts=False)},".split("\n")
         return
     yield f"C.io.CTFDeserializer({description['file']!r}, C.io.StreamDefs("
@@ -138,7 +153,8 @@ def _nodes(names: Iterable[str]) -> str:
 
 def _settings(command: Command) -> Iterator[str]:
     """What the SGD block says, that around it included."""
-    settings = settings_of(command.block, str(Path(command.model_path)), command.log)
+    pieces = pieces_of(command.reader) if command.reader.flag("truncated", False) else 0
+    settings = settings_of(command.block, str(Path(command.model_path)), command.log, pieces)
     opened: tuple[str, ...] = ()
     for each in sorted(settings, key=lambda each: each.key.section):
         section, text = each.key.section, shown(each.value)
@@ -156,14 +172,17 @@ def _closing(opened: tuple[str, ...], depth: int) -> Iterator[str]:
     return (f"{'    ' * each}]" for each in range(len(opened) - 1, depth - 1, -1))
 
 
-def _has_sequences(block: Block) -> bool:
+def _has_sequences(command: Command) -> bool:
     """Whether the rows of the data belong to sequences: the first one of a text file has an id."""
-    for description in description_of(block)[0]:
-        is_text = description["type"] == "CNTKTextFormatDeserializer" and not description.get("skipSequenceIds")
+    if sentences_text(command.reader):
+        return True
+    deserializers, options, together = description_of(command.reader, _piece(command))
+    for description in deserializers:
+        is_text = description.get("type") == "CNTKTextFormatDeserializer" and not description.get("skipSequenceIds")
         if is_text and Path(description["file"]).is_file():
             with open(description["file"], encoding="utf-8-sig", errors="replace") as file:
                 return not file.readline().startswith("|")
-    return False
+    return bool(together or options["truncation_length"])
 
 
 __all__ = ["program_of"]

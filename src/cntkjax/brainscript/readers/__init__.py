@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from .opening import Source, description_of, open_reader, pieces_of, streams_of
+from .files import UtteranceSource
+from .opening import Source, description_of, open_reader, pieces_of, sentences, streams_of
 
-__all__ = ["Source", "description_of", "open_reader", "pieces_of", "streams_of"]
+__all__ = ["Source", "UtteranceSource", "description_of", "open_reader", "pieces_of", "sentences", "streams_of"]

@@ -49,7 +49,7 @@ class UtteranceSource(FileSource):
 
     def __init__(self, deserializers: Sequence[Any], together: int, **options: Any) -> None:
         super().__init__(deserializers, **options)
-        self._together = max(together, 1)
+        self._together = together
         self._ahead: list[dict[Any, MinibatchData]] = []
         self._ends_sweep = False  # one that was read
 

@@ -11,13 +11,15 @@ from ...ops.functions import Function
 from ...sgd import ConfigError
 from ...variables import Variable
 from ..configuration import Block
+from ..configuration.parsing import assignments
 from ..log import Log
+from ..source import Text
 from .files import FileSource, UtteranceSource
 from .images import image_deserializer, image_reader
 from .sentences import Corpus, SentenceSource
 from .speech import feature_deserializers, label_deserializers, lattice_deserializers, speech_deserializers
 from .text import binary_deserializer, text_deserializer
-from .words import language_corpus, understanding_corpus
+from .words import SENTENCE_KEYS, SENTENCE_PARTS, language_corpus, understanding_corpus
 
 Deserializer = Callable[[Block], Sequence[Any]]
 Source = FileSource | SentenceSource
@@ -85,38 +87,53 @@ def _corpus(block: Block) -> Callable[[Block], Corpus] | None:
 
 
 def _files(block: Block, once: bool, shuffled: bool, truncation: int, whole: bool) -> FileSource:
-    deserializers, options = _described(block, shuffled, truncation, whole)
+    deserializers, options, together = _described(block, shuffled, truncation, whole)
     options["max_sweeps"] = 1 if once else INFINITELY_REPEAT
-    if _is_of_utterances(block, options, whole):
-        return UtteranceSource(deserializers, block.integer("nbruttsineachrecurrentiter", 1), **options)
-    return FileSource(deserializers, **options)
+    return UtteranceSource(deserializers, together, **options) if together else FileSource(deserializers, **options)
 
 
-def description_of(block: Block) -> tuple[list[Any], dict[str, Any]]:
-    """The deserializers of a reader block, and the arguments of a MinibatchSource but how often it reads the data.
+def description_of(block: Block, piece: int) -> tuple[list[Any], dict[str, Any], int]:
+    """The deserializers of a reader of files, the arguments of a MinibatchSource but how often it reads the data, and
+    how many utterances are side by side, if not 0: then it is a UtteranceSource.
 
-    Errors: ConfigError for readers that make minibatches of their own.
+    `piece`: as of `open_reader`.
     """
-    if _corpus(block) is None and not block.flag("truncated", False):
-        deserializers, options = _described(block, True, 0, False)
-        if not _is_of_utterances(block, options, False):
-            return deserializers, options
-    raise ConfigError(f"{block.path()}: minibatches of sentences or utterances side by side, or of pieces of sequences"
-                      ", cannot be written as a program: train with cntkjax run")
+    return _described(block, True, _truncation(block, piece), False)
 
 
-def _described(block: Block, shuffled: bool, truncation: int, whole: bool) -> tuple[list[Any], dict[str, Any]]:
-    deserializers = _deserializers(block)
-    window = _window(block, deserializers) if shuffled else {"randomize": False}
-    return deserializers, window | {
-        "frame_mode": not whole and _reads_frames(block), "truncation_length": truncation,
+def sentences(text: str) -> SentenceSource:
+    """The source of a block of a reader of sentences, for programs that ``cntkjax port`` writes.
+
+    Errors: as of `open_reader`.
+    """
+    source = open_reader(Block("reader", None, assignments(Text("the reader of sentences", text))))
+    assert isinstance(source, SentenceSource)
+    return source
+
+
+def sentences_text(block: Block) -> list[str]:
+    """The lines of a block for `sentences`, those of blocks around it included; none for another reader."""
+    if _corpus(block) is None:
+        return []
+    values = {key: block.get(key) for key in SENTENCE_KEYS}
+    parts = [part for name in SENTENCE_PARTS if (part := block.block(name)) is not None]
+    return [f"{key} = {value.without_comments()}" for key, value in values.items() if value is not None] + [
+        line for part in parts for line in (f"{part.name} = [", *(
+            f"    {each.name} = {part.expanded(each).without_comments()}" for each in part), "]")
+    ]
+
+
+def _described(
+    block: Block, shuffled: bool, truncation: int, whole: bool
+) -> tuple[list[Any], dict[str, Any], int]:
+    deserializers, is_of_frames = _deserializers(block), not whole and _reads_frames(block)
+    options = (_window(block, deserializers) if shuffled else {"randomize": False}) | {
+        "frame_mode": is_of_frames, "truncation_length": truncation,
         "randomization_seed": block.integer("randomizationSeed", 0),
     }
-
-
-def _is_of_utterances(block: Block, options: dict[str, Any], whole: bool) -> bool:
     is_old = block.own("deserializers") is None and block.text("readerType").lower().startswith("htkmlf")
-    return is_old and not (whole or options["truncation_length"] or options["frame_mode"])
+    of_utterances = is_old and not (whole or truncation or is_of_frames)
+    return deserializers, options, max(block.integer("nbruttsineachrecurrentiter", 1), 1) if of_utterances else 0
 
 
 def _deserializers(block: Block) -> list[Any]:
@@ -195,4 +212,4 @@ def streams_of(nodes: Sequence[Variable | Function], source: Source) -> dict[Any
     return found
 
 
-__all__ = ["Source", "description_of", "open_reader", "pieces_of", "streams_of"]
+__all__ = ["Source", "description_of", "open_reader", "pieces_of", "sentences", "sentences_text", "streams_of"]

@@ -14,6 +14,11 @@ from ...sgd import ConfigError
 from ..configuration import Block
 from .sentences import Corpus, Pieces, Rows, grouped, one_hot, words_in
 
+SENTENCE_KEYS = (  # of blocks of both readers
+    "readerType", "file", "wordclass", "unk", "nbruttsineachrecurrentiter", "equalLength", "wordContext", "wordMap",
+)  # fmt: skip
+SENTENCE_PARTS = ("labelIn", "labels")
+
 
 class VocabularyEntry(NamedTuple):
     """A line of a word class file: the word, how often it occurs, and its class. Its index is the line's number."""
@@ -203,4 +208,4 @@ def _lines(block: Block, name: str) -> Iterator[tuple[int, str]]:
     return enumerate(block.content(name).split("\n"), 1)
 
 
-__all__ = ["VocabularyEntry", "language_corpus", "understanding_corpus"]
+__all__ = ["SENTENCE_KEYS", "SENTENCE_PARTS", "VocabularyEntry", "language_corpus", "understanding_corpus"]
