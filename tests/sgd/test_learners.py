@@ -9,6 +9,7 @@ import pytest
 import cntkjax as C
 from cntkjax.learners._schedules import momentum_after
 from cntkjax.sgd import SGD, _learners
+from cntkjax.sgd.keys import METHODS
 from tests.sgd.problems import RATE, N, X, Y, gradients, learner_of, regression, run_of, trained
 
 
@@ -144,7 +145,7 @@ def test_gradient_control_is_that_of_the_learners(block, learner):
 def test_the_methods_of_parallelTrain(capsys, monkeypatch):
     real = _learners.data_parallel_distributed_learner
     alone = trained(**RATE)[0]
-    for method in ("dataParallelSGD", "blockMomentumSGD", "modelAveragingSGD"):
+    for method in METHODS:
         weights, _ = trained(**RATE, parallelizationMethod=method, blockSize=8, syncPerfStats=2)
         np.testing.assert_allclose(weights, alone, rtol=1e-6)
         assert len(re.findall(r"samples/s of 1 workers, .* ms per minibatch", capsys.readouterr().out)) == 6
@@ -160,3 +161,14 @@ def test_the_methods_of_parallelTrain(capsys, monkeypatch):
     assert [call[2] for call in calls[:2]] == [16, 32]  # in 32, 16 or 1 bits
     run_of(**RATE, parallelizationMethod="dataParallelSGD", parallelizationStartEpoch=2)  # an epoch is a sweep
     assert calls[-1][1] == N
+
+
+def test_asynchronous_training_reaches_its_rate_in_steps():
+    """The example of CNTK's page: a fifth of the rate, and another fifth after each adjustNBMiniBatch minibatches."""
+    run = run_of(**RATE, parallelizationMethod="dataParallelASGD", adjustCoefficient=0.4, adjustNBMiniBatch=2,
+                 usePipeline=True, maxEpochs=1, minibatchSize=3)
+    rates, set_rate = [], run._set_rate
+    run._set_rate = lambda rate: (rates.append(rate), set_rate(rate))
+    run.train()
+    rate = run._history.rates[0]
+    assert rates[1:7] == pytest.approx([0.4 * rate, 0.4 * rate, 0.8 * rate, 0.8 * rate, rate, rate])

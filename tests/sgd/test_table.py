@@ -27,6 +27,7 @@ ISSUE = """modelPath trainCriterionNodeName evalCriterionNodeName epochSize mini
         learnRateIncreaseFactor loadBestModel learnRateAdjustInterval useCVSetControlLRIfCVExists
         useEvalCriterionControlLR numMiniBatch4LRSearch numSamples4Search numPrevLearnRates numBestSearchEpoch
         autoAdjustMinibatch minibatchSizeTuningFrequency minibatchSizeTuningMax minibatchSearchCriterionErrorMargin
+        usePipeline adjustCoefficient adjustNBMiniBatch
         parallelizationMethod parallelizationStartEpoch distributedMBReading syncPerfStats gradientBits
         useBufferedAsyncGradientAggregation blockSize blockMomentumAsTimeConstant resetSGDMomentum
         useNesterovMomentum blockLearningRate gradientClippingWithTruncation clippingThresholdPerSample L2RegWeight

@@ -16,12 +16,14 @@ def test_two_workers(tmp_path):
     assert "epochs" not in printed[1] and "Finished" not in printed[1]  # worker 0 prints for all
     for output in printed:
         rows = [line.split() for line in output.splitlines() if line.startswith("weights")]
-        assert len(rows) == 5, output[-3000:]
+        assert len(rows) == 6, output[-3000:]
         results.append({name: np.array(list(map(float, values))) for _, name, *values in rows})
     first, second = results
     for name in first:
         np.testing.assert_array_equal(first[name], second[name], err_msg=name)  # the same model
     np.testing.assert_allclose(first["dataParallelSGD"], first["none"], rtol=1e-4)  # as one worker with all data
+    # the changes of a single minibatch are those by the sum of its gradients
+    np.testing.assert_allclose(first["dataParallelASGD"], first["dataParallelSGD"], rtol=1e-4)
     for name in ("none", "blockMomentumSGD"):
         assert not np.allclose(first["modelAveragingSGD"], first[name], rtol=1e-2)
     assert sorted(f.name for f in tmp_path.iterdir()) == ["m", "m.1", "m.2", "m.3", "m.3.ckp"]

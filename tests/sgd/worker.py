@@ -17,6 +17,7 @@ from tests.sgd.problems import X, Y, regression, trained
 BLOCKS = {
     "none": {}, "dataParallelSGD": {}, "modelAveragingSGD": {"blockSize": 12},
     "blockMomentumSGD": {"blockSize": 12, "blockMomentumAsTimeConstant": 0, "useNesterovMomentum": False},
+    "dataParallelASGD": {"blockSize": 4},
     "searched": {"parallelizationMethod": "dataParallelSGD", "autoAdjustLR": "searchBeforeEpoch"},
 }
 

@@ -135,6 +135,11 @@ def _distributed(settings: BlockSettings, learner: Learner, epoch_size: Callable
             learner, settings["modelAveragingSGD.blockSize"], 0, use_nestrov_momentum=False,
             block_learning_rate=1 / workers.size(), distributed_after=after,
         )
+    elif method == "dataParallelASGD":
+        merging = block_momentum_distributed_learner(
+            learner, settings["dataParallelASGD.blockSize"], 0, use_nestrov_momentum=False,
+            reset_sgd_momentum_after_aggregation=False, distributed_after=after,
+        )
     else:
         merging = block_momentum_distributed_learner(
             learner, settings["blockMomentumSGD.blockSize"], settings["blockMomentumAsTimeConstant"],

@@ -20,7 +20,7 @@ from ..ops.functions import Function
 from ..parallel import workers
 from ..train._sources import Criterion, Data, Inputs, as_source
 from ..train.trainer import Trainer
-from ..train.training_session import CrossValidationConfig, minibatch_size_schedule
+from ..train.training_session import CrossValidationConfig, DataUnit, minibatch_size_schedule
 from . import auto_minibatch, auto_rate, recorded_search
 from ._checkpoints import Checkpoints
 from ._criteria import inputs_by_name, named_criteria
@@ -193,8 +193,8 @@ class BlockRun:
         monitor = Monitor(settings, self._meter, is_first=epoch == 0)
         with monitor, epoch_of(self._source, epoch, settings["epochSize"]) as limits:
             Session(
-                self._trainer, self._reader, record.minibatch_size, self._inputs, on_start=monitor.on_start,
-                on_end=monitor.on_end, **limits,
+                self._trainer, self._reader, record.minibatch_size, self._inputs,
+                on_start=partial(self._on_start, monitor, record.rate), on_end=monitor.on_end, **limits,
             ).train()
         if not tally.samples and not self._reader.is_infinite():  # a sequence may be longer than several epochs
             raise RuntimeError(f"the data ended before epoch {epoch + 1}: give a source that repeats them, without "
@@ -216,6 +216,13 @@ class BlockRun:
             return
         self._observer.saves(self._checkpoints.file(record.number))
         self._save()
+
+    def _on_start(self, monitor: Monitor, rate: float) -> None:
+        """Called before each minibatch of an epoch with a rate, which asynchronous training reaches in steps."""
+        monitor.on_start()
+        if self._settings["parallelizationMethod"] == "dataParallelASGD" and self._settings["adjustCoefficient"] < 1:
+            steps = self._trainer.total_number_of_units_seen(DataUnit.minibatch) // self._settings["adjustNBMiniBatch"]
+            self._set_rate(rate * min(self._settings["adjustCoefficient"] * (steps + 1), 1.0))
 
     def _of_all_workers(self, epoch: int, operation: str, sums: Sequence[float]) -> list[float]:
         """Sums of samples, loss and metrics over workers that train on their own."""

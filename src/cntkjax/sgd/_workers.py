@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from ..parallel import workers
 
-MERGING = ("blockMomentumSGD", "modelAveragingSGD")  # methods by which workers train on their own between merges
+MERGING = ("blockMomentumSGD", "modelAveragingSGD", "dataParallelASGD")  # workers train on their own between merges
 
 T = TypeVar("T", str, int, float)
 

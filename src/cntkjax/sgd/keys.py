@@ -57,10 +57,10 @@ class Key:
 
 
 AUTO, PARALLEL = ("autoAdjust",), ("parallelTrain",)
-DATA_PARALLEL, BLOCK_MOMENTUM, MODEL_AVERAGING = (
-    (*PARALLEL, name) for name in ("dataParallelSGD", "blockMomentumSGD", "modelAveragingSGD")
-)
-SECTIONS = ((), AUTO, PARALLEL, DATA_PARALLEL, BLOCK_MOMENTUM, MODEL_AVERAGING)
+METHODS = ("dataParallelSGD", "blockMomentumSGD", "modelAveragingSGD", "dataParallelASGD")
+DATA_PARALLEL, BLOCK_MOMENTUM, MODEL_AVERAGING, ASYNCHRONOUS = ((*PARALLEL, name) for name in METHODS)
+WARM_UP = (*ASYNCHRONOUS, "adjustLearningRateAtBeginning")
+SECTIONS = ((), AUTO, PARALLEL, DATA_PARALLEL, BLOCK_MOMENTUM, MODEL_AVERAGING, ASYNCHRONOUS, WARM_UP)
 
 
 def _key(
@@ -147,7 +147,7 @@ KEYS: tuple[Key, ...] = (
     _key("minibatchSearchCriterionErrorMargin", Kind.NUMBER, "1", "autoAdjustMinibatch: how many percent worse the "
          "criterion of a larger size may be", "", AUTO, least=0),
     # Parallel training
-    _key("parallelizationMethod", ("none", "dataParallelSGD", "blockMomentumSGD", "modelAveragingSGD"), "none",
+    _key("parallelizationMethod", ("none", *METHODS), "none",
          "how the workers of mpiexec train together", "`distributed learners`", PARALLEL),
     _key("parallelizationStartEpoch", Kind.INTEGER, "1", "the first epoch in which they do", "`distributed_after=`",
          PARALLEL, least=1),
@@ -172,6 +172,14 @@ KEYS: tuple[Key, ...] = (
          BLOCK_MOMENTUM),
     _key("blockSize", Kind.INTEGER, "(40000 * #workers)", "samples of all workers between two averages of their models",
          "`block_momentum_distributed_learner(block_momentum_as_time_constant=0)`", MODEL_AVERAGING, least=1),
+    _key("blockSize", Kind.INTEGER, "(256 * #workers)", "samples of all workers between two sums of the changes that "
+         "they made to their models, as a parameter server without delays adds them",
+         "`block_momentum_distributed_learner(block_momentum_as_time_constant=0, use_nestrov_momentum=False, "
+         "reset_sgd_momentum_after_aggregation=False)`", ASYNCHRONOUS, least=1),
+    _key("usePipeline", Kind.FLAG, "false", "accepted, without effect: no worker waits for a server", "", ASYNCHRONOUS),
+    _key("adjustCoefficient", Kind.NUMBER, "1", "the rate begins with this fraction of the epoch's, and rises by as "
+         "much after each adjustNBMiniBatch minibatches", "", WARM_UP, least=0),
+    _key("adjustNBMiniBatch", Kind.INTEGER, "256", "the minibatches of each of these rates", "", WARM_UP, least=1),
     # Gradient control
     _key("gradientClippingWithTruncation", Kind.FLAG, "true", "clip each element of a gradient; otherwise its norm",
          "`gradient_clipping_with_truncation=`"),

@@ -291,6 +291,17 @@ def test_gradients_that_are_to_be_used_later_are_used_at_once_with_a_warning(run
     assert found == wanted and len(found) == 2
 
 
+def test_asynchronous_training_adds_changes_at_once(run):
+    """The keys of CNTK's page, and the line of its log of AsynchronousSGD, which has syncPeriod."""
+    steps = "AdjustLearningRateAtBeginning=[adjustCoefficient=0.2;adjustNBMiniBatch=1024]"
+    for period, further in (("syncPeriodPerWorker", f";{steps}"), ("syncPeriod", "")):
+        method = f"parallelizationMethod=DataParallelASGD;DataParallelASGD=[{period}=40;usePipeline=true{further}]"
+        log = run("parallelTrain=true", f"Train=[SGD=[ParallelTrain=[{method}]]]", "makeMode=false")
+        assert ("\nStarting minibatch loop, DataParallelASGD training (myRank = 0, numNodes = 1, SamplesSyncToServer = "
+                "40), distributed reading is ENABLED.\n") in log and "WARNING" not in log
+    assert losses_of(log) == pytest.approx(losses_of(run("makeMode=false")), rel=1e-6)
+
+
 def test_momentum_may_be_that_of_a_sample(run):
     """As in Speech/DNN/DiscriminativePreTraining: 0.999589 is logged as 2432.7 samples, and 0.900117 of 256."""
     plain = run(SAMPLES.format("momentumAsTimeConstant = 2432.7348"), "modelPath=a.dnn")

@@ -62,6 +62,9 @@ def _loop(settings: BlockSettings, method: str, epoch: int) -> Iterator[str]:
         bits = settings["gradientBits"].at(epoch - 1)
         yield (f"DataParallelSGD training (myRank = {workers.rank()}, numNodes = {workers.size()}, "
                f"numGradientBits = {bits})")
+    if method == "dataParallelASGD":
+        yield (f"DataParallelASGD training (myRank = {workers.rank()}, numNodes = {workers.size()}, "
+               f"SamplesSyncToServer = {settings['dataParallelASGD.blockSize'] // workers.size()})")
     if settings["distributedMBReading"] or not settings.is_given("distributedMBReading"):  # true by default (log)
         yield "distributed reading is ENABLED"
 

@@ -17,7 +17,10 @@ from .parallel_lines import is_parallel
 
 _BLOCKS = {section[-1].lower(): section for section in SECTIONS if section}
 _OTHER_NAMES = {  # in public configurations and on their page: the key, and its value
-    **dict.fromkeys(("blockSizePerWorker", "syncPeriod", "syncFrequencyInFrames"), ("blockSize", "({}) * #workers")),
+    **dict.fromkeys(
+        ("blockSizePerWorker", "syncPeriod", "syncFrequencyInFrames", "syncPeriodPerWorker", "syncPeriodPerWorkers"),
+        ("blockSize", "({}) * #workers"),
+    ),
     "momentumPerSample": ("momentumAsTimeConstant", "{}"),
     "disableRegInBatchNormalization": ("disableWkInBatchNormal", "{}"), "numPrevLearnRate": ("numPrevLearnRates", "{}"),
 }
