@@ -58,6 +58,8 @@ def finish(draft: Draft) -> Program:
     roots = [s.name for s in draft.statements if s.name not in used and not s.text.startswith(leaves)]
     number = random.choice([1, 1, 1, 2, 2, 4])  # each is compiled by itself, which is what a program costs
     observations = sorted(set(random.choices(list(OBSERVED), list(OBSERVED.values()), k=number)))
+    if any(s.type.is_sparse for s in draft.statements) and random.random() < 0.5:  # what is trained by rows
+        observations = sorted({*observations, "training"})
     observations.sort(key="training".__eq__)  # last: one that CNTK stops in its midst leaves other parameters
     learner = random.choice(LEARNERS[random.choice(list(LEARNERS))])
     learner = learner.format(**{name: random.choice(texts) for name, texts in SCHEDULES.items()})

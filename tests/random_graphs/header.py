@@ -84,7 +84,7 @@ FORMS = [
     lambda a, value: each(np.asfortranarray, value),
     lambda a, value: each(lambda v: np.repeat(v, 2, 0)[::2], value),
     lambda a, value: value if isinstance(value, list) else C.Value(value),
-    lambda a, value: np.stack(value) if len(set(map(len, value))) == 1 else value,
+    lambda a, value: np.stack(value) if isinstance(value, list) and len(set(map(len, value))) == 1 else value,
 ]
 
 
@@ -120,8 +120,12 @@ def one(value):
     return dense(value[0] if isinstance(value, list) else value)
 
 
+def other_type():
+    return np.float32 if T == np.float64 else np.float64
+
+
 # What is fed by mistake, or seldom: sparse variables in the first forms only.
-ODD = [
+ODD_SPARSE_TOO = [
     lambda a, value: read(a, value),
     lambda a, value: read(a, value, True),
     lambda a, value: each(C.NDArrayView.from_data, value),
@@ -146,6 +150,20 @@ ODD = [
     lambda a, value: each(lambda v: matrix(np.concatenate([dense(v), dense(v)], -1)), value),
     lambda a, value: each(lambda v: matrix(([1, 2], [1, 0], [0, 2]), shape=(1, v.shape[-1]), dtype=T), value),
     lambda a, value: each(lambda v: matrix(([0, 2], [0, 1], [0, 2]), shape=(1, v.shape[-1]), dtype=T), value),
+    lambda a, value: C.alias(a),
+    lambda a, value: [],
+    lambda a, value: each(lambda v: dense(v)[:0], value),
+    lambda a, value: C.Value(one(value)),
+    lambda a, value: C.Value(one(value).astype(other_type())),
+    lambda a, value: each(lambda v: dense(v)[None], value),
+    lambda a, value: each(lambda v: dense(v)[:, None], value),
+    lambda a, value: (value, "flags"),
+    lambda a, value: list(one(value)),
+    lambda a, value: FORMS[2](a, value).data,
+    lambda a, value: C.NDArrayView.from_dense(one(value)),
+    lambda a, value: one(value).reshape(-1),
+]
+ODD = ODD_SPARSE_TOO + [
     lambda a, value: each(lambda v: v > 0, value),
     lambda a, value: each(lambda v: (v * 16).astype(np.int64), value),
     lambda a, value: each(lambda v: v.astype(np.float16), value),
@@ -153,7 +171,9 @@ ODD = [
     lambda a, value: [value],
     lambda a, value: C.asvalue(a, value),
     lambda a, value: value[0] if np.ndim(value[0]) else value,
-    lambda a, value: np.stack([value[0], value[0]]).astype(np.float32 if np.float64 == T else np.float64),
+    lambda a, value: np.stack([value[0], value[0]]).astype(other_type()),
+    lambda a, value: [np.array(v) for v in np.ravel(one(value))],
+    lambda a, value: C.Value.one_hot([[0, 1]] * len(value), max(2, a.shape[-1] if a.shape else 2)),
     lambda a, value: each(lambda v: (v * 2**28).astype(np.int64), value),
     lambda a, value: [[1, 2], [3]],
 ]
@@ -165,8 +185,10 @@ def otherwise(outputs, minibatch, seed, forms=None):
     fed = feed(f, minibatch)
     variables = sorted((a for a in fed if a.dynamic_axes or forms), key=lambda a: a.name)
     for i, a in enumerate(variables if forms is None else variables[:1]):
-        some = (FORMS[:3] if a.is_sparse else FORMS) if forms is None else (forms[:24] if a.is_sparse else forms)
+        some = (FORMS[:3] if a.is_sparse else FORMS) if forms is None else ODD_SPARSE_TOO if a.is_sparse else forms
         fed[a] = some[(seed + 7 * i) % len(some)](a, fed[a])
+    if forms is None and seed % 5 == 0 and fed:
+        fed = fed, [True] * len(next(iter(minibatch.values())))  # flags for all of them
     values = f.eval(fed)
     return [values[o] for o in f.outputs] if isinstance(values, dict) else [values]
 

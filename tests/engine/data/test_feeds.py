@@ -128,7 +128,7 @@ def test_data_that_do_not_fit_are_an_error_that_says_why(variable, data, message
     (sequence, ones((2, 2, 1)), "feed a list of arrays of shape [steps x 3], one for each sequence"),
     (sequence, [], "feed a list with an array [steps, *shape] for each sequence"),
     (sequence, ([ones((2, 3))], [True, False]), "feed (data, flags) with one flag for each sequence"),
-    (lambda: C.input_variable(3, is_sparse=True), (csr_matrix(ones((2, 3))), [True]), "feed (data, flags)"),
+    (lambda: C.input_variable(3, is_sparse=True), (csr_matrix(ones((2, 3))), [True]), "feed the data alone"),
     (sequence, (C.Value(ones((1, 2, 3), np.float32)), [True]), "feed the value alone"),
 ])
 def test_errors_of_feeds_say_how_to_fix_them(variable, data, fix):
@@ -203,3 +203,30 @@ class TestOneHotOfSeveralAxes:
         s = C.sequence.input_variable(3, is_sparse=True)
         result = C.times(s, np.eye(3, dtype=np.float32)).eval({s: C.Value.one_hot([0, 1, 2, 1], 3)})
         assert [y.shape for y in result] == [(4, 3)]
+
+
+class TestStartFlags:
+    """What CNTK takes flags with."""
+
+    steps = [np.ones((2, 2), np.float32), np.ones((3, 2), np.float32)]
+    s, x = C.sequence.input_variable(2), C.input_variable(2)
+
+    def test_none_are_as_if_not_given(self):
+        f, (samples,) = self.x + 1, self.steps[:1]
+        for fed in ({self.x: (samples, None)}, ({self.x: samples}, None)):
+            assert f.eval(fed).shape == (2, 2)
+        assert len((self.s + 1).eval({self.s: (self.steps, None)})) == 2
+
+    def test_a_variable_without_steps_and_a_value_are_refused(self):
+        value = C.Value.create(self.s, self.steps)
+        for v, data, reason in ((self.x, self.steps[0], "has no sequence axis"), (self.s, value, "fed with a value")):
+            for fed in ({v: (data, [True, True])}, ({v: data}, [True, True])):
+                with pytest.raises(ValueError, match=reason):
+                    (v + 1).eval(fed)
+
+    def test_minibatches_of_readers_have_their_own(self):
+        kinds = C.layers.typing
+        source = C.io.MinibatchSourceFromData({"s": (self.steps, kinds.Sequence[kinds.Tensor[2]])})
+        data = source.next_minibatch(100)[source.streams.s]
+        for fed in ({self.s: (data, [True, False])}, ({self.s: data}, [True])):
+            assert len((self.s + 1).eval(fed)) == 2

@@ -41,8 +41,8 @@ def to_ragged(variable: Edge, data: object) -> Ragged | np.ndarray:
             f"{variable!r} is fed with {data!r}, which is not data",
             fix="evaluate it first and feed the result: {variable: function.eval(...)}",
         ))
-    if isinstance(data, tuple) and len(data) == 2 and _are_flags(data[1]):
-        return _with_flags(variable, *data)
+    if isinstance(data, tuple) and len(data) == 2 and (data[1] is None or _are_flags(data[1])):
+        return to_ragged(variable, data[0]) if data[1] is None else _with_flags(variable, *data)
     if not variable.dynamic_axes:
         return _static(variable, data)
     if variable.sequence_axis is None:
@@ -77,7 +77,7 @@ def with_start_flags(arguments: T) -> T | dict[Any, object]:
     if not (isinstance(arguments, tuple) and len(arguments) == 2 and isinstance(arguments[0], Mapping)):
         return arguments
     data, flags = arguments
-    return {v: d if flags is None or hasattr(d, "ragged") else (d, flags) for v, d in data.items()}
+    return {v: (d, flags) for v, d in data.items()}
 
 
 def _without_views(variable: Edge, data: object) -> object:
@@ -99,17 +99,28 @@ def _are_flags(data: object) -> bool:
 
 
 def _with_flags(variable: Edge, data: Sequence[object], flags: Sequence[bool]) -> Ragged:
-    """Sequences, and for each whether it begins here or continues that of the minibatch before."""
+    """Sequences, and for each whether it begins here or continues that of the minibatch before.
+
+    Minibatches of readers know that themselves: as in CNTK, flags do not matter for them.
+    """
+    if hasattr(data, "end_of_sweep"):
+        return to_ragged(variable, data)  # type: ignore[return-value]
     if hasattr(data, "ragged"):
         raise ValueError(explain(
             f"{variable!r} is fed with a value, which knows where its sequences begin, and with start flags",
             fix="feed the value alone, or make it with the flags: Value.create(variable, data, flags)",
         ))
-    ragged = to_ragged(variable, list(data) if not _is_sparse(data) and len(data) == len(flags) else data)
-    if not isinstance(ragged, Ragged) or ragged.num_sequences != len(flags):
-        number = ragged.num_sequences if isinstance(ragged, Ragged) else 0
+    if variable.sequence_axis is None:
         raise ValueError(explain(
-            f"{variable!r} is fed with {len(flags)} start flags for {number} sequences; each sequence needs one",
+            f"{variable!r} has no sequence axis but is fed with start flags",
+            fix="feed the data alone, or declare it with cntk.sequence.input_variable",
+        ))
+    ragged = to_ragged(variable, list(data) if not _is_sparse(data) and len(data) == len(flags) else data)
+    assert isinstance(ragged, Ragged)
+    if ragged.num_sequences != len(flags):
+        raise ValueError(explain(
+            f"{variable!r} is fed with {len(flags)} start flags for {ragged.num_sequences} sequences; each sequence "
+            "needs one",
             fix="feed (data, flags) with one flag for each sequence: True where it begins, False where it continues",
         ))
     return Ragged(ragged.data, ragged.lengths, np.asarray(flags, bool))
