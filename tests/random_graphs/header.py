@@ -121,7 +121,7 @@ def one(value):
 
 
 def other_type():
-    return np.float32 if T == np.float64 else np.float64
+    return np.float32 if np.float64 == T else np.float64
 
 
 # What is fed by mistake, or seldom: sparse variables in the first forms only.
@@ -163,7 +163,8 @@ ODD_SPARSE_TOO = [
     lambda a, value: C.NDArrayView.from_dense(one(value)),
     lambda a, value: one(value).reshape(-1),
 ]
-ODD = ODD_SPARSE_TOO + [
+ODD = [
+    *ODD_SPARSE_TOO,
     lambda a, value: each(lambda v: v > 0, value),
     lambda a, value: each(lambda v: (v * 16).astype(np.int64), value),
     lambda a, value: each(lambda v: v.astype(np.float16), value),
