@@ -277,6 +277,13 @@ def test_unknown_keys_are_warned_about(run):
     _, log = run("command=Train", "makeMode=false", "Train=[SGD=[minibatchSze=3];SimpleNetworkBuilder=[layerSize=3]]")
     assert "SGD has no key minibatchSze, which is ignored; did you mean minibatchSize?" in log
     assert "SimpleNetworkBuilder has no key layerSize, which is ignored; did you mean layerSizes?" in log
+    _, log = run("command=Train:Test", "makeMode=false", "Train=[maxEpoch=3;size=2;SGD=[maxEpochs=$size$]]",
+                 "Test=[evalNodeName=HLast]")
+    warnings = re.findall("WARNING: .*: (.*)", log)
+    assert [each.partition(",")[0] for each in warnings] == [
+        "Train has no key maxEpoch", "Test has no key evalNodeName"]
+    assert "ignored; did you mean evalNodeNames?" in warnings[1]
+    assert log.index(warnings[0]) < log.index("Starting Epoch 1")
 
 
 def test_models_are_edited_and_dumped(run, tmp_path):

@@ -14,14 +14,13 @@ from .network import ROLES, Network
 
 def describe(root: Block, log: Log) -> Iterator[str]:
     """The lines about the networks of all commands that build one. Errors: ConfigError if there is none."""
-    found = False
-    for block in command_blocks(root):
-        if any(action.lower().startswith("train") for action in block.array("action")) and has_builder(block):
-            found = True
-            yield f"{block.name}:"
-            yield from lines_of(built(Command(block, log)))
-    if not found:
+    trained = [block for block in command_blocks(root) if has_builder(block)
+               and any(action.lower().startswith("train") for action in block.array("action"))]
+    if not trained:
         raise ConfigError("the configuration has no command that builds a network")
+    for block in trained:
+        yield f"{block.name}:"
+        yield from lines_of(built(Command(block, log)))
 
 
 def lines_of(network: Network) -> Iterator[str]:

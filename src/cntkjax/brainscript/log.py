@@ -52,10 +52,6 @@ class Log:
         """Write a warning."""
         self.line(f"WARNING: {text}")
 
-    def final(self, sums: Sums) -> None:
-        """The averages of all data."""
-        self.line(f"Final Results: Minibatch[1-{sums.minibatches}]: {sums.shown(perplexity=True)}")
-
     def headline(self, text: str) -> None:
         """A line in a frame, as before each command."""
         self.line()
@@ -226,7 +222,7 @@ class TrainingLog(Observer):
 
     def validated(self, sums: Sums) -> None:
         """Log the averages of the validation data."""
-        self._log.final(sums)
+        self._log.line(f"Final Results: Minibatch[1-{sums.minibatches}]: {sums.shown(perplexity=True)}")
         self._log.line(f"Finished {self._name()}: [Validate] {sums.shown()}")
 
     def chooses(self, best: Mapping[str, Epoch]) -> None:

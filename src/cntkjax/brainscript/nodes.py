@@ -208,12 +208,12 @@ def replaced(
     nodes = reachable(roots)
     copies = dict(replacements)
     users = _with_users(nodes, [node for node in nodes if id(node) in replacements])
-    made = [user for user in users if id(user) not in replacements]
-    for user in made:
+    copied = [user for user in users if id(user) not in replacements]
+    for user in copied:
         copy = NetNode(user.operation, rename(user.name), None, user.options, user.place, user.chain, tag=user.tag)
         copy.variable, copy.originals = user.variable, user.originals or user.operands()
         copies[id(user)] = copy
-    for user in made:
+    for user in copied:
         copies[id(user)].inputs = [copies.get(id(operand), operand) for operand in user.operands()]
     return copies
 

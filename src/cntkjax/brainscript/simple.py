@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ..sgd import ConfigError
 from .building import network_of
 from .configuration import Block
-from .network import ROLES, Network
+from .network import Network
 from .nodes import NetNode
 from .simple_nodes import Nodes
 from .simple_recurrent import KINDS, recurrent_network
@@ -61,22 +61,19 @@ def simple_network(block: Block, precision: str) -> Network:
         deviation = builder.node("InvStdDev", "InvStdOfFeatures", features)
         x = builder.node("PerDimMeanVarNormalization", "MVNormalizedFeatures", features, mean, deviation)
     last = builder.hidden(x, sizes)
-    roles: dict[str, list[NetNode]] = {role: [] for role in ROLES} | {"feature": [features], "label": [labels]}
     training = builder.criterion("trainingCriterion")
     evaluation = builder.criterion("evalCriterion", training)
     loss = builder.node(training, training, labels, last)
     metric = builder.node(evaluation, f"Eval{evaluation}", labels, last)
-    roles["criterion"], roles["evaluation"] = [loss], [metric]
-    members = [loss, metric]
+    members, output = [loss, metric], last
     if block.flag("needPrior", False):
         log = builder.node("Log", "LogOfPrior", builder.node("Mean", "Prior", labels))
-        members.append(builder.node("Minus", "ScaledLogLikelihood", last, log))
-        roles["output"] = [members[-1]]
-    else:
-        roles["output"] = [last]
+        output = builder.node("Minus", "ScaledLogLikelihood", last, log)
+        members.append(output)
     if training == "CrossEntropyWithSoftmax":
         members.append(builder.node("Softmax", "PosteriorProb", last))
-    return network_of({node.name: node for node in members}, roles, precision)
+    roles = {"feature": features, "label": labels, "criterion": loss, "evaluation": metric, "output": output}
+    return network_of({node.name: node for node in members}, {role: [node] for role, node in roles.items()}, precision)
 
 
 __all__ = ["KEYS", "simple_network"]

@@ -166,3 +166,13 @@ def test_a_line_without_the_number_of_its_label_needs_a_mapping_file(speech, tmp
 def test_mistakes(speech, further, message):
     with pytest.raises(ConfigError, match=re.escape(message)):
         open_reader(load([*speech, further]).block("reader"))
+
+
+def test_minibatches_that_are_not_full_are_left_out_of_training_only(speech, capfd):
+    """As CNTK's page says of miniBatchMode = full: 32 frames are three minibatches of 10, for each of two epochs."""
+    arguments = ["reader=[miniBatchMode=full]", "Train=[SGD=[minibatchSize=10]]", "command=Train:Test"]
+    assert main([*speech, *arguments, "Test=[action=test]"]) == 0
+    log = capfd.readouterr().err
+    trained = re.findall(r"\[Training\] CrossEntropyWithSoftmax = \S+ \* (\d+);.* totalSamplesSeen = (\d+);", log)
+    assert trained == [("30", "30"), ("30", "60")]
+    assert re.search(r"Final Results: .*CrossEntropyWithSoftmax = \S+ \* 32;", log) and "WARNING" not in log

@@ -64,7 +64,9 @@ def run_command(block: Block, name: str, log: Log) -> None:
             if action not in ACTIONS:
                 raise ConfigError(f"the action {action} is not supported")
             if ACTIONS[action] is train or workers.rank() == 0:  # which writes the files
-                ACTIONS[action](Command(block, log))
+                ACTIONS[action](command := Command(block, log))
+                if ACTIONS[action] is not train:  # which does so before it trains
+                    command.warn_of_unread()
         except Exception as error:
             if getattr(error, "place", None) is None:
                 error.add_note(f"in the command {name}, {block.place}")

@@ -10,6 +10,8 @@ from ..models import function_of
 from ..network import Network
 from ..source import ConfigError, Place, new_file
 
+_WITHOUT_EFFECT = ("traceLevel", "deviceId", "numCPUThreads", "modelPath", "minibatchSize", "epochSize")
+
 
 @dataclass(frozen=True)
 class Command:
@@ -38,6 +40,11 @@ class Command:
         path = new_file(self.block.file("outputModelPath", default))
         function_of(network).save(str(path))
         self.log.line(f"Model written to {path}")
+
+    def warn_of_unread(self) -> None:
+        """Log the keys of the command that nothing has looked up, unless they may be those of a further action."""
+        for warning in self.block.unread(_WITHOUT_EFFECT, inner=False) if len(self.block.array("action")) == 1 else ():
+            self.log.warn(warning)
 
 
 def criteria(network: Network, names: list[str]) -> list[Criterion]:

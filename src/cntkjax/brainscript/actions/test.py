@@ -33,7 +33,7 @@ def evaluate(network: Network, command: Command) -> list[float]:
     evaluation = Evaluation(network, _criteria(network, command), command.reader)
     every = command.block.integer("numMBsToShowResult", 100)
     sums = evaluation.run(minibatch_size(command.block), command.block.integer("epochSize", 0), command.log, every)
-    command.log.final(sums)
+    command.log.line(f"Final Results: Minibatch[1-{sums.minibatches}]: {sums.shown(perplexity=True)}")
     return sums.averages()
 
 

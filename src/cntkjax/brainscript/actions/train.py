@@ -62,6 +62,7 @@ def train(command: Command) -> None:
         command.log.line("Warning: Checkpoint file is missing. "
                          "Parameter-learning state (such as momentum) will be reset.")
     nodes: Any = [network.nodes[name.name] for name in names]
+    command.warn_of_unread()
     log = _EpochLog(network, block.block("cvReader"), command.log, names, settings, pieces)
     with ExitStack() as stack:
         BlockRun(

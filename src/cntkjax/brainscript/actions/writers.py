@@ -58,15 +58,12 @@ class _FeatureWriter:
             raise ConfigError(f"{where}: the node has {rows.shape[1]} values a sample, not dim = {self._dim}")
         self._rows = np.concatenate([self._rows, rows])
         while self._length and len(self._rows) >= self._length:
-            self._write(self._rows[: self._length])
+            file = next(self._files, None)
+            if file is None:
+                raise ConfigError(f"{self._script} lists fewer files than there are utterances")
+            header = struct.pack(">iihh", self._length, _PERIOD, 4 * self._dim, _USER)
+            new_file(file).write_bytes(header + self._rows[: self._length].astype(">f4").tobytes())
             self._rows, self._length = self._rows[self._length :], next(self._lengths, 0)
-
-    def _write(self, rows: np.ndarray) -> None:
-        file = next(self._files, None)
-        if file is None:
-            raise ConfigError(f"{self._script} lists fewer files than there are utterances")
-        header = struct.pack(">iihh", len(rows), _PERIOD, 4 * self._dim, _USER)
-        new_file(file).write_bytes(header + rows.astype(">f4").tobytes())
 
 
 def utterance_lengths(reader: Block) -> Iterator[int]:

@@ -254,11 +254,11 @@ class Block:
         value = self.get(name)
         return [] if value is None else [_choice(part, name, choices) for part in elements(value)]
 
-    def unread(self, known: Iterable[str]) -> Iterator[str]:
-        """Warnings for values in this block, and in those inside it that were used, which were never looked up."""
+    def unread(self, known: Iterable[str], inner: bool = True) -> Iterator[str]:
+        """Warnings for values that nobody looked up in this block, and (`inner`) in those inside it that were used."""
         names = [*known]
         yield from self.unknown([*self._asked.values(), *names, *(entry.name for entry in self if entry.is_block)])
-        for block in self._blocks.values():
+        for block in self._blocks.values() if inner else ():
             yield from block.unread(names)
 
     def unknown(self, known: Iterable[str]) -> Iterator[str]:

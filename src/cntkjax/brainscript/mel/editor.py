@@ -140,8 +140,7 @@ class Editor:
         found = self.reader.read(expanded(include_file(path, command.place), self.scope))
         if section and section.lower() not in found.sections:
             raise command.error(f"there is no section '{section}'{did_you_mean(section, found.sections)}")
-        chosen = found.sections[section.lower()] if section else chosen_statements(found)
-        self.extend(name, chosen)
+        self.extend(name, found.sections[section.lower()] if section else chosen_statements(found))
 
     def enter(self, name: str, model: NamedModel) -> None:
         self.models[name.lower()] = model

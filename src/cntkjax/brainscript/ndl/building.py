@@ -18,6 +18,7 @@ from .names import SPECIAL
 from .reader import NdlTerm, Reader, Section
 
 _FILES = re.compile(r"((?:networkDescription|ndlMacros)[ \t]*=[ \t]*)([^\s\"'\[{;,]+)", re.IGNORECASE)
+# names of files, which get quotes: the configuration language does not ask for them
 
 
 def build_network(
@@ -32,7 +33,7 @@ def build_network(
     """
     with deep_recursion():
         reader = Reader()
-        block = reader.read(_with_quotes(text))
+        block = reader.read(replace(text, content=_FILES.sub(r'\1"\2"', text.content)))
         read_macros(reader, block, scope)
         section = _read_description(reader, block, scope)
         description = Description(scope, precision, seed_offset)
@@ -41,11 +42,6 @@ def build_network(
         run = Run(reader.macros, description.evaluator)
         run.all(frame)
         return _finished(run, frame, precision)
-
-
-def _with_quotes(text: Text) -> Text:
-    """A block in which the names of files are in quotes, which the configuration language does not ask for."""
-    return replace(text, content=_FILES.sub(r'\1"\2"', text.content))
 
 
 def _setting(block: Section | None, scope: Scope | Mapping[str, Text], name: str) -> NdlTerm | None:

@@ -20,8 +20,7 @@ from ..configuration import FILES_ARE_READ, Block, load
 from ..library.package import PACKAGE
 from ..log import Log
 from ..network import Network
-from ..readers import description_of, pieces_of
-from ..readers.opening import sentences_text
+from ..readers.opening import description_of, length_of_pieces, pieces_of, sentences_text
 from .recorder import Recorder
 
 _WIDTH = 100  # of the lines of a dictionary
@@ -46,7 +45,8 @@ def program_of(arguments: Sequence[str]) -> str:
 
 
 def _trains(block: Block) -> bool:
-    return "action" in block and block.array("action")[0].lower() in ("train", "trainrnn") and has_builder(block)
+    first = [action.lower() for action in block.array("action")[:1]] if "action" in block else []
+    return first in (["train"], ["trainrnn"]) and has_builder(block)
 
 
 def _program(command: Command, name: str, folder: str) -> str:
@@ -92,12 +92,12 @@ def _piece(command: Command) -> int:
 def _reader(function: str, purpose: str, sweeps: str, block: Block, piece: int) -> Iterator[str]:
     yield f"def {function}(max_sweeps={sweeps}):"
     yield f'    """The {purpose} data."""'
-    own = "    from cntkjax.brainscript.readers import"
+    importing = "    from cntkjax.brainscript.readers import"
     if lines := sentences_text(block):
-        yield from (f"{own} sentences", '    return sentences(r"""', *(f"        {line}" for line in lines), '    """)')
-        yield from ("", "")
+        yield from (f"{importing} sentences", '    return sentences(r"""', *(f"        {line}" for line in lines))
+        yield from ('    """)', "", "")
         return
-    deserializers, options, together = description_of(block, piece)
+    deserializers, options, together = description_of(block, length_of_pieces(block, piece))
     yield "    deserializers = ["
     for each in deserializers:
         yield from (f"        {line}" for line in _deserializer(each))
@@ -105,7 +105,7 @@ def _reader(function: str, purpose: str, sweeps: str, block: Block, piece: int) 
     defaults = {"frame_mode": False, "randomization_seed": 0, "truncation_length": 0}
     others = "".join(f", {key}={value!r}" for key, value in options.items() if value != defaults.get(key, "none"))
     source = f"UtteranceSource(deserializers, {together}" if together else "C.io.MinibatchSource(deserializers"
-    yield from [f"{own} UtteranceSource"] if together else []
+    yield from [f"{importing} UtteranceSource"] if together else []
     yield f"    return {source}, max_sweeps=max_sweeps{others})"
     yield from ("", "")
 
@@ -176,7 +176,7 @@ def _has_sequences(command: Command) -> bool:
     """Whether the rows of the data belong to sequences: the first one of a text file has an id."""
     if sentences_text(command.reader):
         return True
-    deserializers, options, together = description_of(command.reader, _piece(command))
+    deserializers, options, together = description_of(command.reader, length_of_pieces(command.reader, _piece(command)))
     for description in deserializers:
         is_text = description.get("type") == "CNTKTextFormatDeserializer" and not description.get("skipSequenceIds")
         if is_text and Path(description["file"]).is_file():

@@ -14,9 +14,12 @@ _AHEAD = 90_000  # frames that are read ahead to fill gaps: a quarter of an hour
 
 
 class FileSource(MinibatchSource):
-    """Minibatches of files. `has_steps`: whether they are of sequences; False: of single samples."""
+    """Minibatches of files.
 
-    has_steps = True
+    `has_steps`: whether they are of sequences; False: of single samples. `are_full`: smaller ones are left out.
+    """
+
+    has_steps, are_full = True, False
 
     def next_minibatch(
         self, minibatch_size_in_samples: int, input_map: Mapping[Any, StreamInformation] | None = None,
@@ -24,7 +27,10 @@ class FileSource(MinibatchSource):
         partition_index: int | None = None,
     ) -> dict[Any, MinibatchData]:
         """The next minibatch; empty at the end."""
-        minibatch = self._sequences(minibatch_size_in_samples, device, num_data_partitions, partition_index)
+        size, how = minibatch_size_in_samples, (device, num_data_partitions, partition_index)
+        minibatch = self._sequences(size, *how)
+        while minibatch and self.are_full and max(data.num_samples for data in minibatch.values()) < size:
+            minibatch = self._sequences(size, *how)
         if not self.has_steps:
             minibatch = Minibatch({
                 info: MinibatchData.from_ragged(info, Ragged(data.ragged.data, None), data.end_of_sweep)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from ...io import INFINITELY_REPEAT, StreamInformation
 from ...ops import combine
@@ -23,6 +23,7 @@ from .words import SENTENCE_KEYS, SENTENCE_PARTS, language_corpus, understanding
 
 Deserializer = Callable[[Block], Sequence[Any]]
 Source = FileSource | SentenceSource
+Kind = TypeVar("Kind")
 
 DESERIALIZERS: Mapping[str, Deserializer] = {
     "CNTKTextFormatDeserializer": text_deserializer, "CNTKBinaryFormatDeserializer": binary_deserializer,
@@ -67,12 +68,10 @@ def open_reader(
     if (read := _corpus(block)) is not None:
         source = SentenceSource(read(block))
     else:
-        source = _files(block, once, shuffled, 0 if whole else _truncation(block, piece), whole)
+        source = _files(block, once, shuffled, 0 if whole else length_of_pieces(block, piece), whole)
     if log is not None:
         for warning in block.unread(_WITHOUT_EFFECT):
             log.warn(warning)
-        if block.text("miniBatchMode", "partial").lower() == "full":
-            log.warn("miniBatchMode = full has no effect: an epoch ends with a smaller minibatch, as with partial")
     if samples and isinstance(source, SentenceSource):
         source.begin_epoch(samples)
     elif samples:
@@ -82,23 +81,22 @@ def open_reader(
 
 def _corpus(block: Block) -> Callable[[Block], Corpus] | None:
     """What reads the text of a reader of sentences; None for other readers."""
-    name = block.text("readerType").lower() if block.own("deserializers") is None else ""
-    return next((read for key, read in CORPORA.items() if key.lower() == name.removesuffix(".dll")), None)
+    return _named(CORPORA, block.text("readerType")) if block.own("deserializers") is None else None
+
+
+def _named(kinds: Mapping[str, Kind], value: str) -> Kind | None:
+    """That of a name in any case, which may be that of a library."""
+    return next((kind for name, kind in kinds.items() if name.lower() == value.lower().removesuffix(".dll")), None)
 
 
 def _files(block: Block, once: bool, shuffled: bool, truncation: int, whole: bool) -> FileSource:
-    deserializers, options, together = _described(block, shuffled, truncation, whole)
+    deserializers, options, together = description_of(block, truncation, shuffled, whole)
     options["max_sweeps"] = 1 if once else INFINITELY_REPEAT
-    return UtteranceSource(deserializers, together, **options) if together else FileSource(deserializers, **options)
-
-
-def description_of(block: Block, piece: int) -> tuple[list[Any], dict[str, Any], int]:
-    """The deserializers of a reader of files, the arguments of a MinibatchSource but how often it reads the data, and
-    how many utterances are side by side, if not 0: then it is a UtteranceSource.
-
-    `piece`: as of `open_reader`.
-    """
-    return _described(block, True, _truncation(block, piece), False)
+    if together:
+        return UtteranceSource(deserializers, together, **options)
+    source = FileSource(deserializers, **options)
+    source.are_full = not once and options["frame_mode"] and block.text("miniBatchMode", "").lower() == "full"
+    return source
 
 
 def sentences(text: str) -> SentenceSource:
@@ -123,9 +121,12 @@ def sentences_text(block: Block) -> list[str]:
     ]
 
 
-def _described(
-    block: Block, shuffled: bool, truncation: int, whole: bool
+def description_of(
+    block: Block, truncation: int, shuffled: bool = True, whole: bool = False
 ) -> tuple[list[Any], dict[str, Any], int]:
+    """The deserializers of a reader of files, the arguments of a MinibatchSource but how often it reads the data, and
+    how many utterances are side by side, if not 0: then it is a UtteranceSource. Arguments: as of `open_reader`.
+    """
     deserializers, is_of_frames = _deserializers(block), not whole and _reads_frames(block)
     options = (_window(block, deserializers) if shuffled else {"randomize": False}) | {
         "frame_mode": is_of_frames, "truncation_length": truncation,
@@ -146,9 +147,8 @@ def _deserializers(block: Block) -> list[Any]:
 def _kind(block: Block, key: str, kinds: Mapping[str, Deserializer]) -> Deserializer:
     """What reads the format that a key names."""
     value = block.text(key)
-    for name, kind in kinds.items():
-        if value.lower() in (name.lower(), f"{name}.dll".lower()):
-            return kind
+    if (kind := _named(kinds, value)) is not None:
+        return kind
     text = block.get(key)
     assert text is not None
     if value.lower() in (name.lower() for name in _UNSUPPORTED):
@@ -178,7 +178,7 @@ def _window(block: Block, deserializers: Sequence[Any]) -> dict[str, Any]:
     return {"randomization_window_in_chunks": size}
 
 
-def _truncation(block: Block, piece: int) -> int:
+def length_of_pieces(block: Block, piece: int) -> int:
     """The length of the pieces that sequences are cut into; 0 if they are whole."""
     if not block.flag("truncated", False):
         return 0
@@ -212,4 +212,7 @@ def streams_of(nodes: Sequence[Variable | Function], source: Source) -> dict[Any
     return found
 
 
-__all__ = ["Source", "description_of", "open_reader", "pieces_of", "sentences", "sentences_text", "streams_of"]
+__all__ = [
+    "Source", "description_of", "length_of_pieces", "open_reader", "pieces_of", "sentences", "sentences_text",
+    "streams_of",
+]  # fmt: skip

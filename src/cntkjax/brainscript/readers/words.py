@@ -62,7 +62,7 @@ def _by_length(sentences: Pieces, size: int, limit: int) -> list[Pieces]:
 def understanding_corpus(block: Block) -> Corpus:
     """The text of a LUSequenceReader block: lines of words and a label, sentences apart by blank lines."""
     path, words, labels = block.file("file"), block.required_block("labelIn"), block.required_block("labels")
-    vocabulary, classes = _tokens(words), _tokens(labels)
+    vocabulary, classes = _entries(words, "token"), _entries(labels, "token")
     find = _finder(vocabulary, block.text("unk", "<unk>"), "the token file of labelIn")
     find_label = _finder(classes, None, "the token file of labels")
     replaced = _word_map(block) if words.flag("useWordMap", False) else {}
@@ -169,13 +169,13 @@ def _vocabulary(part: Block, lines: Sequence[tuple[int, list[str]]]) -> list[str
     """The words of labelMappingFile, or those of the text in the order of their first appearance."""
     file = part.file("labelMappingFile", "")
     if file and Path(file).is_file():
-        return [line.strip() for _, line in _lines(part, "labelMappingFile") if line.strip()]
+        return _entries(part, "labelMappingFile")
     return list(dict.fromkeys(word for _, line in lines for word in line))
 
 
-def _tokens(part: Block) -> list[str]:
-    """The words of a token file, one a line."""
-    return [line.strip() for _, line in _lines(part, "token") if line.strip()]
+def _entries(part: Block, name: str) -> list[str]:
+    """The words of a file that a key names, one a line."""
+    return [line.strip() for _, line in _lines(part, name) if line.strip()]
 
 
 def _word_map(block: Block) -> dict[str, str]:
