@@ -145,3 +145,34 @@ def test_a_learner_is_created_when_optax_has_not_been_imported():
     script = "import sys, cntk as C; assert 'optax' not in sys.modules; C.sgd([C.parameter(2)], 0.1).transform; " \
              "assert 'optax' in sys.modules"
     python("-c", script)
+
+
+FROM_THREADS = """
+import sys, threading, time
+
+statements = ["import cntk; cntk.layers.Dense", "import cntk.ops.functions; cntk.Trainer",
+              "from cntk import *; Trainer",
+              "from cntk.io import MinibatchSource", "from cntk.logging.graph import plot", "import cntk.cntk_py as c"]
+failed = []
+
+def run(statement):
+    try:
+        exec(statement, {})
+    except BaseException as error:
+        failed.append((statement, error))
+
+first = threading.Thread(target=run, args=["import cntk"])
+first.start()
+while "cntkjax.graph" not in sys.modules:
+    time.sleep(0.001)
+others = [threading.Thread(target=run, args=[statement]) for statement in statements]
+for thread in others:
+    thread.start()
+for thread in [first, *others]:
+    thread.join()
+assert not failed, failed
+"""
+
+
+def test_threads_may_import_parts_of_it_while_another_imports_it():
+    subprocess.run([sys.executable, "-c", FROM_THREADS], check=True)

@@ -13,9 +13,7 @@ from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import CodeType, ModuleType
 
-import cntkjax
-
-_ALIAS, _REAL = __name__, cntkjax.__name__
+_ALIAS, _REAL = __name__, "cntkjax"
 
 
 class _AliasLoader(Loader):
@@ -25,6 +23,7 @@ class _AliasLoader(Loader):
         self.real = real
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
+        importlib.import_module(_REAL)  # waits for it, if another thread imports it; the next line would not
         self.module = importlib.import_module(self.real.name)
         self.true_spec = self.module.__spec__
         return self.module
@@ -47,7 +46,10 @@ class _AliasFinder(MetaPathFinder):
     ) -> ModuleSpec | None:
         if not fullname.startswith(_ALIAS + "."):
             return None
-        real = find_spec(_REAL + fullname.removeprefix(_ALIAS))
+        name = _REAL + fullname.removeprefix(_ALIAS)
+        # Python's import lock is held here. While another thread imports the package, which takes that lock too, only
+        # the loader may wait for it.
+        real = find_spec(name) if sys.modules.get(_ALIAS) is sys.modules.get(_REAL) else ModuleSpec(name, None)
         if real is None:
             return None
         spec = ModuleSpec(fullname, _AliasLoader(real), origin=real.origin)
@@ -55,7 +57,9 @@ class _AliasFinder(MetaPathFinder):
         return spec
 
 
-sys.meta_path.insert(0, _AliasFinder())
+sys.meta_path.insert(0, _AliasFinder())  # first, as other threads may import cntk.x while cntkjax is imported here
+import cntkjax  # noqa: E402
+
 sys.modules[_ALIAS] = cntkjax
 cntkjax._cntk_py = sys.modules["_cntk_py"] = cntkjax.cntk_py  # type: ignore[attr-defined]  # CNTK's compiled part
 for _name, _module in list(sys.modules.items()):
@@ -64,3 +68,4 @@ for _name, _module in list(sys.modules.items()):
     # the module into its package, in the place of the function.
     if _name.startswith(_REAL + ".") and getattr(sys.modules[_parent], _child, _module) is not _module:
         sys.modules[_ALIAS + _name.removeprefix(_REAL)] = _module
+globals().update(vars(cntkjax))  # a thread that waits for this import gets this module itself, whatever takes its place
