@@ -193,7 +193,7 @@ class GraphReader:
     def _tensors(self, node: OnnxNode) -> list[OnnxTensor]:
         """The outputs of a node, converted by the row of its operation; the first one gets the node's name."""
         if node.op not in OPERATIONS:
-            raise node.error("its operands have to be constants")
+            raise node.error("its operands have to be constants, as sizes that depend on data cannot be read")
         conversion = OPERATIONS[node.op]
         result = []
         for i, value in enumerate(output_list(conversion.convert(node))):
