@@ -178,9 +178,8 @@ class Convolution(_Convolving):
     def _checked_windows(self, inputs: Sequence[Edge], attrs: Attrs, leading: int) -> list[Window]:
         kernel, x = inputs
         windows = self.windows(attrs, kernel.shape[leading:], x.shape)
-        options = zip(x.shape, windows, attrs["autoPadding"][::-1], attrs["sharing"][::-1], strict=True)
-        for axis, (n, window, padded, shared) in enumerate(options):
-            if n >= 0 and (window.count < 1 or (window.extent > n and not padded)):
+        for axis, (n, window, shared) in enumerate(zip(x.shape, windows, attrs["sharing"][::-1], strict=True)):
+            if n >= 0 and window.count < 1:
                 raise self.fail(
                     inputs, f"the window is larger than the operand: {window.extent} against {n} along axis {axis}",
                     "make the window smaller, or pad with auto_padding",

@@ -223,12 +223,25 @@ CASES = [
     *(Case(f"optimized {op} {layers} {both}", lambda x, op=op, layers=layers, both=both: C.optimized_rnnstack(
         x, C.parameter((C.InferredDimension, 2), init=C.normal(0.5)), 2, layers, bidirectional=both, recurrent_op=op),
         [n(T, 3)], True) for op in ("lstm", "gru", "rnnTanh", "rnnReLU") for layers, both in ((1, False), (2, True))),
+    Case("cosine distance to a parameter", lambda x: C.cosine_distance(x, p(3)), [n(B, 3)]),
+    Case("local response normalization of fewer channels than its window", lambda x: C.local_response_normalization(
+        x, 2, 1.0, 0.5, 0.75), [n(B, 4, 3, 3)]),
+    Case("a window larger than its operand", lambda x: C.layers.Convolution((3, 2), 2, pad=True)(x), [n(B, 2, 1, 4)]),
+    Case("products of each step", C.times, [n(T, 2, 3), n(T, 3, 2)], True),
+    Case("weights of each sequence in a loop", lambda x: _with_own_weights(x), [n(T, 2)], True),
     Case("hardmax and softmax of no sample", lambda x: x + C.hardmax(k(2, 3)) + C.softmax(k(2, 3)), [n(B, 2, 3)]),
 ]
 
 
 def _first_two(x: Any) -> Any:
     return C.sequence.past_value(C.zeros_like(x), 1, 2)
+
+
+def _with_own_weights(x: Any) -> Any:
+    weights = C.sequence.broadcast_as(C.reshape(C.times(C.sequence.last(x), p(2, 4)), (2, 2)), x)
+    h = C.placeholder()
+    states = C.tanh(C.times(C.sequence.past_value(h), weights) + x)
+    return states.replace_placeholders({h: states.output})
 
 
 def _over_two_steps(x: Any) -> Any:

@@ -126,6 +126,7 @@ CASES: dict[int, list[Case]] = {
         case("BatchNormalization", IMAGE, f(4), f(4), f(4), np.float32([1, 2, 3, 4]), epsilon=0.01),
         case("BatchNormalization", MATRIX, f(4), f(4), f(4), np.float32([1, 2, 3, 4])),
         case("InstanceNormalization", IMAGE, f(4), f(4)), case("LRN", IMAGE, size=3, alpha=0.1, beta=0.5, bias=2.0),
+        case("LRN", IMAGE, size=5, alpha=0.7), case("Conv", IMAGE, f(3, 4, 9, 8), pads=[1, 1, 2, 2]),
         *(case("LpNormalization", TENSOR, axis=1, p=p) for p in (1, 2)), case("DepthToSpace", IMAGE, blocksize=2),
         case("SpaceToDepth", ONE, blocksize=2, fixed=True),
         case("MaxRoiPool", ONE, np.float32([[0, 0, 0, 3, 3], [0, 1, 1, 2, 3]]), pooled_shape=[2, 2], fixed=True),

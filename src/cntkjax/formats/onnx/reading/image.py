@@ -198,7 +198,16 @@ def _lrn(node: OnnxNode) -> Outputs:
     if not 1 <= size <= 4096 or size % 2 == 0:
         raise node.error(f"a window of {size} channels; it has to be odd")
     options = node.number("bias", 1.0), node.number("alpha", 1e-4), node.number("beta", 0.75)
-    return batched(lambda v: ops.local_response_normalization(v, size // 2, *options), x)
+
+    def normalized(v: Operand) -> Operand:
+        """Of fewer channels CNTK's window has only as many; with zeros behind them it sums as in ONNX."""
+        channels = v.shape[0]
+        if not 1 < channels < size or node.reader.from_cntk:
+            return ops.local_response_normalization(v, size // 2, *options)
+        padded = ops.pad(v, [(0, size - channels), *[(0, 0)] * (len(v.shape) - 1)])
+        return ops.slice(ops.local_response_normalization(padded, size // 2, *options), 0, 0, channels)
+
+    return batched(normalized, x)
 
 
 @reads("MeanVarianceNormalization")

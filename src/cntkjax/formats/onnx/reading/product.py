@@ -6,7 +6,6 @@ from functools import reduce
 from math import prod
 
 from .... import ops
-from ....graph.shape import Shape
 from ....variables import Constant
 from .table import OnnxNode, reads
 from .values import Operand, Outputs
@@ -31,16 +30,18 @@ def matrix_product(node: OnnxNode, a: Operand, b: Operand) -> Operand:
 
 
 def _batched(node: OnnxNode, a: Operand, b: Operand) -> Operand:
-    """Products of matrices, with the axes before the last two as the batch axis."""
+    """Products of matrices, with the axes before the last two as the batch axis, where they can be."""
     lead_a, lead_b = a.shape[:-2], b.shape[:-2]
     vector = len(a.shape) == 1
     if vector:
         a = ops.expand_dims(a, -2)
-    if lead_a and lead_a != lead_b:
-        return _broadcast_product(a, b)
-    product: Operand = ops.unpack_batch(ops.times(_as_batch(node, a), _as_batch(node, b)))
-    if len(lead_b) > 1 or lead_b[0] >= 0:
-        product = _split(node, product, lead_b)
+    in_scan, several_open = a.dynamic_axes or b.dynamic_axes, sum(d < 0 for d in lead_b) > 1
+    if (lead_a and lead_a != lead_b) or in_scan or several_open:
+        product = _broadcast_product(a, b)
+    else:
+        product = ops.unpack_batch(ops.times(_as_batch(node, a), _as_batch(node, b)))
+        if len(lead_b) > 1 or lead_b[0] >= 0:
+            product = ops.reshape(product, tuple(-1 if d < 0 else d for d in lead_b), 0, 1)
     return ops.squeeze(product, [len(product.shape) - 2]) if vector else product
 
 
@@ -53,12 +54,6 @@ def _as_batch(node: OnnxNode, x: Operand) -> Operand:
             raise node.error("a product of matrices of open size in a batch of several axes cannot be read")
         x = ops.reshape(x, (-1,), 0, len(lead))
     return ops.to_batch(x)
-
-
-def _split(node: OnnxNode, x: Operand, lead: Shape) -> Operand:
-    if sum(d < 0 for d in lead) > 1:
-        raise node.error("a batch of several axes of open size cannot be read")
-    return ops.reshape(x, tuple(-1 if d < 0 else d for d in lead), 0, 1)
 
 
 def _broadcast_product(a: Operand, b: Operand) -> Operand:

@@ -248,7 +248,13 @@ def _epsilon(block: Node) -> float | None:
     return float(np.asarray(value_of(added))) if isinstance(added, Leaf) and np.size(value_of(added)) == 1 else None
 
 
-@writes_block("LocalResponseNormalization", matches=lambda b: "depthRadius" in b.node_attributes)
+def _has_whole_windows(block: Node) -> bool:
+    """Not of fewer channels than the window: CNTK then sums over fewer than ONNX does."""
+    channels, radius = block.node_outputs[0].shape[0], int(block.node_attributes.get("depthRadius", -1))
+    return radius >= 0 and not 1 < channels < 2 * radius + 1
+
+
+@writes_block("LocalResponseNormalization", matches=_has_whole_windows)
 def _local_response(w: GraphWriter, node: Node, x: str) -> str:
     source, a = w.block_operand(node), node.node_attributes
     lead, window = w.lead(source), 2 * int(a["depthRadius"]) + 1

@@ -117,15 +117,13 @@ def _top_k(w: GraphWriter, node: Node, x: str) -> list[str]:
 def _cosine(w: GraphWriter, node: Node, *x: str) -> str:
     first, second = w.inputs(node)
     a, b = w.broadcastable([first, second])
-    rank = max(len(first.shape), len(second.shape))
-    lead = max(w.lead(first), w.lead(second))
-    axes = list(range(lead, lead + rank))
+    rank, leads = max(len(first.shape), len(second.shape)), (w.lead(first), w.lead(second))
 
-    def product(p: str, q: str) -> str:
-        return w.reduce("ReduceSum", w.node("Mul", [p, q]), axes, False)
+    def product(p: str, q: str, lead: int) -> str:
+        return w.reduce("ReduceSum", w.node("Mul", [p, q]), list(range(lead, lead + rank)), False)
 
-    squares = w.node("Mul", [product(a, a), product(b, b)])
-    return w.node("Div", [product(a, b), w.node("Sqrt", [squares])])
+    squares = w.node("Mul", [product(a, a, leads[0]), product(b, b, leads[1])])
+    return w.node("Div", [product(a, b, max(leads)), w.node("Sqrt", [squares])])
 
 
 @writes("Gather")
