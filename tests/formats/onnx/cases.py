@@ -227,6 +227,8 @@ CASES = [
     Case("local response normalization of fewer channels than its window", lambda x: C.local_response_normalization(
         x, 2, 1.0, 0.5, 0.75), [n(B, 4, 3, 3)]),
     Case("a window larger than its operand", lambda x: C.layers.Convolution((3, 2), 2, pad=True)(x), [n(B, 2, 1, 4)]),
+    Case("an image of each step", lambda x: C.layers.MaxPooling((2, 2))(C.layers.Convolution((2, 2), 2)(x)),
+         [n(T, 2, 4, 5)], True),
     Case("products of each step", C.times, [n(T, 2, 3), n(T, 3, 2)], True),
     Case("weights of each sequence in a loop", lambda x: _with_own_weights(x), [n(T, 2)], True),
     Case("hardmax and softmax of no sample", lambda x: x + C.hardmax(k(2, 3)) + C.softmax(k(2, 3)), [n(B, 2, 3)]),

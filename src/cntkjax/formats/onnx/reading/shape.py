@@ -8,6 +8,8 @@ from math import prod
 import numpy as np
 
 from .... import ops
+from ....ops.functions import Function
+from ....variables import Constant
 from .checks import array_of
 from .table import OnnxNode, reads
 from .values import Dim, Operand, Outputs
@@ -72,6 +74,9 @@ def _dimension(node: OnnxNode, x: Operand, i: int) -> int | Dim:
 def _reshaped(node: OnnxNode, x: Operand, shape: Sequence[int | Dim]) -> Operand:
     """x in another shape. Leading dimensions that stay are not reshaped; at most one of the others may be open."""
     old = list(x.shape)
+    lead = [d for d in shape if isinstance(d, Dim)]
+    if len(lead) > 1 and old[0] < 0 and [*lead, *old[1:]] == list(shape) and all(d.variable is not None for d in lead):
+        return _split(x, lead)
     if sum(isinstance(d, Dim) for d in shape) > sum(d < 0 for d in old):
         raise node.error(f"the shape {shape} has more open dimensions than {old}")
     keep = 0
@@ -92,6 +97,30 @@ def _reshaped(node: OnnxNode, x: Operand, shape: Sequence[int | Dim]) -> Operand
     if not keep:
         return ops.reshape(x, tuple(new))
     return ops.reshape(x, tuple(new), keep, keep) if keep == len(old) else ops.reshape(x, tuple(new), keep)
+
+
+def _split(x: Operand, lead: Sequence[Dim]) -> Operand:
+    """x `[n, *rest]` as `[*lead, *rest]`, where only data tell the sizes: rows are gathered by their numbers."""
+    first, *others = map(_numbers, lead)
+    number = first
+    for other in others:
+        size = ops.plus(ops.reduce_max(other), Constant(1, dtype=other.dtype))
+        number = ops.plus(ops.element_times(ops.expand_dims(number, -1), size), other)
+    return ops.gather(x, number)
+
+
+def _numbers(dimension: Dim) -> Function:
+    """0, 1, ... along an axis of open size, which only a recurrence counts."""
+    assert dimension.variable is not None
+    one_each = ops.ones_like(dimension.variable)
+    rank = len(one_each.shape)
+    if others := [i for i in range(rank) if i != dimension.axis]:
+        one_each = ops.reduce_max(one_each, others, keepdims=False)
+    steps = ops.to_sequence(ops.to_batch(ops.expand_dims(one_each, -2)))
+    placeholder = ops.placeholder()
+    count = ops.plus(ops.sequence.past_value(placeholder), steps)
+    counted = ops.unpack_batch(ops.sequence.unpack(count.replace_placeholders({placeholder: count.output}), 0, True))
+    return ops.minus(ops.squeeze(ops.slice(counted, 0, 0, 1), [0]), Constant(1, dtype=one_each.dtype))
 
 
 def _stays(x: Operand, i: int, wanted: int | Dim) -> bool:
