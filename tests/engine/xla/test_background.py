@@ -1,5 +1,6 @@
 """A thread for tasks: in order, one at a time; and the process ends, whatever interrupts who submits them."""
 
+import os
 import random
 import subprocess
 import sys
@@ -87,8 +88,33 @@ def test_tasks_that_have_not_begun_are_dropped_at_the_end():
         done.append("first")
 
     background.submit(task)
-    background.submit(lambda: done.append("second"))
+    second = background.submit(lambda: done.append("second"))
     begun.wait()
     threading.Timer(0.05, go_on.set).start()
     background._stop()
-    assert done == ["first"]
+    assert done == ["first"] and second.cancelled()
+
+
+def test_tasks_of_exit_functions_run_at_once():
+    for finishes in (True, False):
+        background = Background("tasks", finishes)
+        background._stop()
+        assert background.submit(threading.get_ident).result(0) == threading.get_ident()
+
+
+AT_EXIT = """
+import atexit, sys
+atexit.register(lambda: print(len(f.eval([[[1]]]))))  # before cntk registers what ends its own threads
+
+import cntk as C
+f = C.layers.Recurrence(getattr(C.layers, sys.argv[1])(2))(C.sequence.input_variable(1))
+"""
+
+
+def test_exit_functions_evaluate_whoever_registered_them_first(tmp_path):
+    environment = os.environ | {"CNTKJAX_CACHE_DIR": str(tmp_path)}
+    for cell in ("LSTM", "GRU"):  # the second process finds all in the store, but for its own program
+        run = subprocess.run(
+            [sys.executable, "-c", AT_EXIT, cell], env=environment, capture_output=True, text=True, timeout=60
+        )
+        assert run.stdout == "1\n", run.stderr

@@ -37,10 +37,13 @@ class Background:
         _all.add(self)
 
     def submit(self, task: Callable[..., T], *arguments: Any) -> Future[T]:
-        """Run a task when those before it are done; until it begins, its future can be cancelled."""
+        """Run a task when those before it are done; until it begins, its future can be cancelled.
+
+        At the end of the process, in the exit functions of others, it is run at once.
+        """
         future: Future[T] = Future()
         self._tasks.put((future, task, arguments))
-        if not self._running.locked() and not _STARTING.attempt(self._start, otherwise=False):
+        if self._has_ended or (not self._running.locked() and not _STARTING.attempt(self._start, otherwise=False)):
             self._run_here()
         return future
 
@@ -71,6 +74,7 @@ class Background:
         """Run the next task; False at the end of the process. Errors: Empty if there is none for some seconds."""
         future, task, arguments = self._tasks.get(timeout=_IDLE_SECONDS)
         if task is _end or self._stopping:
+            future.cancel()  # whoever waits for it goes on
             return False
         if future.set_running_or_notify_cancel():
             try:
@@ -86,7 +90,9 @@ class Background:
         self._stopping = not self._finishes
         self._tasks.put((Future(), _end, ()))  # wakes the thread
         with self._running:
-            self._run_all()  # if its thread had not begun yet
+            while not self._tasks.empty():  # its thread had not begun yet, or dropped them
+                self._run_next()
+        self._has_ended, self._stopping = True, False
 
     def _run_all(self) -> None:
         """Run the tasks that there are."""
@@ -97,7 +103,7 @@ class Background:
         """Begin without a thread: a forked process has none."""
         self._running = threading.Lock()  # of the thread that runs tasks
         self._tasks: SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]] = SimpleQueue()
-        self._stopping = False
+        self._stopping = self._has_ended = False
 
 
 def _end() -> None:
