@@ -316,6 +316,10 @@ def test_svd_keeps_a_part_of_the_singular_values(run, tmp_path, precision):
     names = {p.name: p.shape for p in load_model(tmp_path / "svd.dnn").parameters}
     assert names["W0_U"] == (2, 5) and names["W0_V"] == (2, 2)
     assert "keep     1 svd values" in run("command=SVD", command.format(0.5, tmp_path))[1]
+    for text, says in (("W0 0.5\n\nW1 1\n", "name: W0                  ) ---  keep 50.0%"),
+                       ("W0 .5\nW1 much", "ranks, line 2: 'W1 much' is not an expression and a fraction")):
+        (tmp_path / "ranks").write_text(text)
+        assert says in run("command=SVD", f"{command.format(1, tmp_path)[:-1]};SVDConfig=ranks]")[1]
 
 
 def test_plot_writes_the_graph_as_cntk_does(run, tmp_path):

@@ -18,6 +18,7 @@ from ..network import Network
 from .session import Command
 from .tools import pattern
 
+_GROUP = re.compile(r"\s*(\S+)\s+(\d+\.?\d*|\.\d+)\s*")
 _ALIGNED = 8  # ranks are multiples of this, as in CNTK's logs
 
 
@@ -32,7 +33,8 @@ def decompose(command: Command) -> None:
     for expression, ratio in _groups(command):
         command.log.line(f"ParameterSVD: start to process group with KeepRatio={ratio:.2f}")
         for name, variable in network.nodes.items():
-            if expression.fullmatch(name) and variable.is_parameter and _is_matrix(variable):
+            is_matrix = variable.is_parameter and len(variable.shape) == 2 and min(variable.shape) > 1
+            if is_matrix and expression.fullmatch(name):
                 factors[variable] = _factors(variable, name, ratio, aligned, command)
     if not factors:
         raise ConfigError(f"{block.path()}: no weight matrix of the model has a name that NodeNameRegex matches")
@@ -45,14 +47,11 @@ def _groups(command: Command) -> Iterator[tuple[re.Pattern[str], float]]:
     if "SVDConfig" not in block:
         yield pattern(block.text("NodeNameRegex")), block.number("KeepRatio", 0.5)
         return
-    for line in block.content("SVDConfig").splitlines():
-        if line.strip():
-            expression, ratio = line.split()
-            yield pattern(expression), float(ratio)
-
-
-def _is_matrix(variable: Any) -> bool:
-    return len(variable.shape) == 2 and min(variable.shape) > 1
+    for number, line in enumerate(block.content("SVDConfig").splitlines(), 1):
+        if match := _GROUP.fullmatch(line):
+            yield pattern(match[1]), float(match[2])
+        elif line.strip():
+            raise ConfigError(f"{block.file('SVDConfig')}, line {number}: '{line}' is not an expression and a fraction")
 
 
 def _factors(variable: Any, name: str, ratio: float, aligned: int, command: Command) -> Any:

@@ -11,7 +11,6 @@ from ...ops import alias
 from ...sgd import ConfigError
 from ...train._sources import next_minibatch
 from ..models import load_network
-from ..network import Network
 from ..readers import Source, open_reader, streams_of
 from .session import Command
 from .test import minibatch_size
@@ -26,21 +25,15 @@ def normalization_statistics(command: Command) -> None:
     Source: CNTK's page "Post Batch Normalization Statistics".
     """
     block, network = command.block, load_network(command.model_path)
-    nodes = _normalizations(network)
-    if not nodes:
+    names = {name for name, operation in network.operations.items() if operation == "BatchNormalization"}
+    if not names:
         raise ConfigError("the model has no batch normalization")
-    for name in nodes:
+    for name in sorted(names, key=lambda each: (len(names.intersection(network.reached([each]))), each)):  # by depth
         source = open_reader(command.reader, shuffled=False, piece=minibatch_size(block), log=command.log)
         node: Any = network.nodes[name].owner
         _estimate(node, source, minibatch_size(block), block.integer("itersPerNode", _ITERATIONS))
         command.log.line(f"Estimated the statistics of {name}")
     command.save(network, f"{command.model_path}.PBN")
-
-
-def _normalizations(network: Network) -> list[str]:
-    """The names of all batch normalizations, each after those that it depends on, which are fewer."""
-    names = {name for name, operation in network.operations.items() if operation == "BatchNormalization"}
-    return sorted(names, key=lambda name: (len(names.intersection(network.reached([name]))), name))
 
 
 def _estimate(node: Any, source: Source, size: int, count: int) -> None:

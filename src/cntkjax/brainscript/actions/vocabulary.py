@@ -27,7 +27,7 @@ def write_classes(command: Command) -> None:
         ("outputVocabFile", lines), ("outputWord2Cls", map(str, groups)), ("outputCls2Index", map(str, firsts)),
     ):
         if key in block:
-            _write(block.file(key), content)
+            new_file(block.file(key)).write_text("".join(f"{line}\n" for line in content), encoding="utf-8")
     command.log.line(f"Vocabulary size {len(words)}, {len(firsts)} classes.")
 
 
@@ -60,10 +60,6 @@ def classes(counts: list[int], number: int) -> list[int]:
     shares = np.cumsum(np.sqrt(np.array(counts, np.float64)))
     found = np.minimum((shares / shares[-1] * number).astype(int), number - 1)
     return [int(group) for group in np.unique(found, return_inverse=True)[1]]  # without gaps
-
-
-def _write(path: str, lines: Iterable[str]) -> None:
-    new_file(path).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 __all__ = ["classes", "vocabulary", "write_classes"]
