@@ -208,6 +208,7 @@ def learned_bias(folder):
     (["command=Tran"], "column 9: command = Tran: there is no block Tran; did you mean Train?\n  command=Tran\n"),
     (["Train=[action=trian]"], "; did you mean train?"),
     (["Train=[SGD=[maxEpochs=x]]"], "'x' is no number. maxEpochs takes a whole number"),
+    (["Train=[action=createLabelMap]"], "createLabelMap is not supported: write a file with a label on each line"),
     (["reader=[readerType=UCIFastReader]"], "UCIFastReader is not supported: convert the data to CNTK's text format"),
     (["reader=[input=[features=[dim=x]]]"], "dim is a whole number, not 'x'"),
     (["command=Test"], "there is no model"),

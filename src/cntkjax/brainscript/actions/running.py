@@ -29,9 +29,13 @@ ACTIONS: Mapping[str, Callable[[Command], None]] = {
     "exportModel": export_model, "bnstat": normalization_statistics,
     "writeWordAndClass": write_classes,
 }
-_UNSUPPORTED = (
-    "adapt", "convertdbn", "doEncoderDecoder", "testUnroll", "trainEncoderDecoder", "exportdbn", "createLabelMap",
-)  # fmt: skip
+_EDIT = "build the network with BS.Network.Load and CloneFunction, and train it"
+_MODELS = "load the model with a version of CNTK that reads it, and save it as a model of CNTK 2"
+_UNSUPPORTED = {  # and what to do
+    "createLabelMap": "write a file with a label on each line, as labelMappingFile", "adapt": _EDIT,
+    "convertdbn": _MODELS, "exportdbn": "use exportModel, which writes ONNX", "testUnroll": "use test",
+    "doEncoderDecoder": _EDIT, "trainEncoderDecoder": _EDIT,
+}
 
 
 def run_commands(root: Block, log: Log) -> None:
@@ -62,7 +66,7 @@ def run_command(block: Block, name: str, log: Log) -> None:
         log.headline(f"{name} command ({action} action)")
         try:
             if action not in ACTIONS:
-                raise ConfigError(f"the action {action} is not supported")
+                raise ConfigError(f"the action {action} is not supported: {_UNSUPPORTED[action]}")
             if ACTIONS[action] is train or workers.rank() == 0:  # which writes the files
                 ACTIONS[action](command := Command(block, log))
                 if ACTIONS[action] is not train:  # which does so before it trains
