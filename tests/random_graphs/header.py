@@ -188,8 +188,9 @@ def otherwise(outputs, minibatch, seed, forms=None):
     for i, a in enumerate(variables if forms is None else variables[:1]):
         some = (FORMS[:3] if a.is_sparse else FORMS) if forms is None else ODD_SPARSE_TOO if a.is_sparse else forms
         fed[a] = some[(seed + 7 * i) % len(some)](a, fed[a])
-    if forms is None and seed % 5 == 0 and fed:
-        fed = fed, [True] * len(next(iter(minibatch.values())))  # flags for all of them
+    plain = list(feed(f, minibatch).values())
+    if forms is None and seed % 5 == 0 and plain and all(isinstance(v, list) for v in plain):
+        fed = feed(f, minibatch), [True] * len(plain[0])  # flags for all of them
     values = f.eval(fed)
     return [values[o] for o in f.outputs] if isinstance(values, dict) else [values]
 

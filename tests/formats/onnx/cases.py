@@ -230,6 +230,8 @@ CASES = [
     Case("an image of each step", lambda x: C.layers.MaxPooling((2, 2))(C.layers.Convolution((2, 2), 2)(x)),
          [n(T, 2, 4, 5)], True),
     Case("products of each step", C.times, [n(T, 2, 3), n(T, 3, 2)], True),
+    Case("a generator of as many steps", lambda x: C.layers.UnfoldFrom(lambda s: C.tanh(s * 0.5))(
+        C.sequence.last(x), C.zeros_like(x)), [n(T, 2)], True),
     Case("weights of each sequence in a loop", lambda x: _with_own_weights(x), [n(T, 2)], True),
     Case("hardmax and softmax of no sample", lambda x: x + C.hardmax(k(2, 3)) + C.softmax(k(2, 3)), [n(B, 2, 3)]),
 ]

@@ -40,6 +40,9 @@ def _scan(node: OnnxNode) -> Outputs:
         tensors[graph.input[i].name] = OnnxTensor(node.tensor(i).kind, delayed(placeholder, initial_state=begin).output)
     inner = node.reader.body(graph, tensors)
     results = [inner.result(o.name) for o in graph.output]
+    read = {name for n in graph.node for name in n.input}
+    if not any(v.name in read for v in graph.input[state_count:]):  # only their length counts, as of generators
+        results = [ops.reconcile_dynamic_axes(v, like).output for v in results]
     combined = ops.combine([ops.alias(v) for v in results])
     if state_count:
         next_values: dict[Edge, Edge] = {s: combined.outputs[i] for i, s in enumerate(placeholders)}
