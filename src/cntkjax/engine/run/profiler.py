@@ -98,7 +98,11 @@ def start_trace(directory: str) -> None:
     """Start JAX's own trace, with its files below ``directory``."""
     import jax  # loaded late: importing cntkjax.debugging does not need it
 
-    jax.profiler.start_trace(directory)
+    options = jax.profiler.ProfileOptions()
+    # With jax's Python tracer, threads that enter functions while another one compiles have waited for each other for
+    # ever; and it writes an event for each call of Python, where those of XLA are looked for.
+    options.python_tracer_level = 0
+    jax.profiler.start_trace(directory, profiler_options=options)
 
 
 def stop_trace() -> None:
