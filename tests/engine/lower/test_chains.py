@@ -9,10 +9,9 @@ import os
 
 import pytest
 
-from .chains import CHAINS, FORMS, IN_LOOPS, LINKS, growth
+from .chains import CHAINS, FORMS, IN_LOOPS, LINKS, MOST, growth
 
 EVERYTHING = "CNTKJAX_CHAINS" in os.environ
-MOST = 2.5  # 2 is linear, 4 is quadratic; short chains are repeated as a whole, so a little more than 2 is right
 
 long = pytest.mark.skipif(not EVERYTHING, reason="`make chains` compiles them, which takes some hours")
 both = pytest.mark.parametrize("training", [False, True], ids=["evaluation", "training"])
