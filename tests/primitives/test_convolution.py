@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 import cntkjax as C
+from cntkjax.engine.xla.materialize import storing_values
 from cntkjax.engine.xla.platform import lowering_for
+from cntkjax.engine.xla.work import _products, _results
 from cntkjax.graph.errors import ShapeError
 from cntkjax.primitives._window import place
-from cntkjax.primitives.convolution import _transposed, _xla_convolution
+from cntkjax.primitives.convolution import _at_any_positions, _convolved, _transposed
 from tests.primitives.windows import check_gradient, normal, variable, windows
 
 
@@ -137,6 +139,49 @@ class TestConvolution:
             C.convolution(C.parameter(kernel), x, **{"auto_padding": [False]} | options)
 
 
+class TestSmallImages:
+    """Where windows have more cells than the image, or than there are positions."""
+
+    CASES = pytest.mark.parametrize(("shape", "size", "windows"), [
+        ((2, 7, 7, 3), (5, 5), [place(7, 5, 2, before=2, after=1)] * 2),  # 4x4 positions
+        ((2, 4, 4, 3), (5, 5), [place(4, 5, auto=True)] * 2),
+        ((2, 2, 2, 3), (3, 3), [place(2, 3, auto=True)] * 2),
+        ((2, 1, 2, 3), (3, 3), [place(1, 3, auto=True), place(2, 3, auto=True)]),
+        ((2, 1, 1, 3), (3, 3), [place(1, 3, auto=True)] * 2),
+        ((2, 4, 5, 3), (4, 5), [place(4, 4), place(5, 5)]),  # one position
+        ((2, 6, 6, 3), (4, 4), [place(6, 4, 9, before=-1, after=-1)] * 2),
+        ((2, 5, 3), (5,), [place(5, 5, 2, auto=True)]),
+        ((2, 6, 6, 3), (3, 3), [place(6, 3, 3, dilation=2, before=1, after=1)] * 2),
+        ((2, 2, 3, 2, 3), (3, 2, 3), [place(2, 3, auto=True), place(3, 2, auto=True), place(2, 3, auto=True)]),
+    ])
+
+    @staticmethod
+    def arrays(shape, size):
+        return normal(*shape), normal(4, shape[-1], *size)
+
+    @staticmethod
+    def with_gradients(x, w, windows):
+        y, pull = jax.vjp(lambda x, w: _convolved(x, w, windows), x, w)
+        return (y, *pull(y * y))
+
+    @CASES
+    def test_values_and_gradients_are_those_of_xlas_convolution(self, shape, size, windows):
+        arrays, results = self.arrays(shape, size), []
+        with jax.enable_x64(True):
+            for platform in ("cpu", "gpu"):
+                with lowering_for(platform):
+                    results.append(self.with_gradients(*arrays, windows))
+        for actual, expected in zip(*results, strict=True):
+            np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-12)
+
+    @CASES
+    def test_a_library_computes_them(self, shape, size, windows):
+        x, w = (a.astype(np.float32) for a in self.arrays(shape, size))
+        with storing_values(True), lowering_for("cpu"):
+            jaxpr = jax.make_jaxpr(lambda x, w: self.with_gradients(x, w, windows))(x, w).jaxpr
+        assert all(_products(equation) == 1 for equation, _ in _results(jaxpr))
+
+
 class TestTransposedConvolution:
     @pytest.mark.parametrize("strides", [(1, 1), (2, 3)])
     @pytest.mark.parametrize("auto", [(False, False), (True, True)])
@@ -164,7 +209,7 @@ class TestTransposedConvolution:
         w, x = (normal(*shape).astype(np.float32) for shape in (kernel, (2, *(k.count for k in windows), kernel[0])))
         lengths = [(k.count - 1) * k.stride + k.extent - k.before - k.after for k in windows]
         d = normal(2, *lengths, kernel[1]).astype(np.float32)
-        convolution = lambda d, w: _xla_convolution(d, w, windows)  # noqa: E731
+        convolution = lambda d, w: _at_any_positions(d, w, windows)  # noqa: E731
         (y,) = jax.linear_transpose(lambda d: convolution(d, w), d)(x)
         dx, pull = jax.vjp(lambda w: convolution(d, w), w)
         for platform in ("cpu", "gpu"):

@@ -22,6 +22,8 @@ def test_products_count_in_convolutions_that_no_library_computes():
         for dtype, products in (("float32", 1), ("float64", 2 * 3 * 3)):
             x, w = jnp.ones((1, 2, 8, 8), dtype), jnp.ones((4, 2, 3, 3), dtype)
             assert count(lambda x, w: lax.conv(x, w, (1, 1), "VALID"), x, w) == 4 * 6 * 6 * products
+    x, w = jnp.ones((1, 2, 2, 2)), jnp.ones((4, 2, 3, 3))  # XLA exchanges what has fewer cells than the filters
+    assert count(lambda x, w: lax.conv(x, w, (1, 1), "SAME"), x, w) == 4 * 2 * 2 * (2 * 3 * 3)
 
 
 def lost(f, *arguments):

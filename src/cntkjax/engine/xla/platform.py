@@ -70,6 +70,9 @@ class Lowering:
 
     `convolutions_by_planes`: 3-d convolutions as 2-d ones with more channels: 2.5 ms instead of 23 on a CPU.
 
+    `padded_convolutions`: operands with fewer cells than the filters are padded first, as XLA:CPU computes their
+    convolutions in slow loops (`primitives/convolution.py`): 7 instead of 66 ms. cuDNN has kernels for them.
+
     `transposed_by_phases`: transposed convolutions as convolutions with a channel for each place between two strides:
     0.8 instead of 1.7 ms for 8x8 with strides of 4 on [8, 8, 8, 32]. cuDNN has kernels for them.
 
@@ -113,6 +116,7 @@ class Lowering:
     statistics_in_one_pass: bool
     matmul_sums: bool
     convolutions_by_planes: bool
+    padded_convolutions: bool
     transposed_by_phases: bool
     argmax_in_blocks: bool
     joined_transfers: bool
@@ -135,16 +139,16 @@ LOWERINGS = {
     "cpu": Lowering(
         loop_unroll=1, joined_residuals=False, loops_side_by_side=False, pooling_in_one_pass=False,
         native_groups=False, statistics_in_one_pass=False, matmul_sums=True, convolutions_by_planes=True,
-        transposed_by_phases=True, argmax_in_blocks=True, joined_transfers=False, message_bytes=1 << 24,
-        local_message_bytes=1 << 16, messages=1, exchanged_pairs=True, joined_siblings=False,
+        padded_convolutions=True, transposed_by_phases=True, argmax_in_blocks=True, joined_transfers=False,
+        message_bytes=1 << 24, local_message_bytes=1 << 16, messages=1, exchanged_pairs=True, joined_siblings=False,
         separate_products=False, joined_products=False, deferred_elements=0, compared_indices=0,
         stacked_weights=True, hidden_places=True, onednn=onednn.is_chosen(), step_cost=8,
     ),
     "gpu": Lowering(
         loop_unroll=16, joined_residuals=True, loops_side_by_side=True, pooling_in_one_pass=True,
         native_groups=True, statistics_in_one_pass=True, matmul_sums=False, convolutions_by_planes=False,
-        transposed_by_phases=False, argmax_in_blocks=False, joined_transfers=True, message_bytes=1 << 22,
-        local_message_bytes=1 << 22, messages=4, exchanged_pairs=False, joined_siblings=True,
+        padded_convolutions=False, transposed_by_phases=False, argmax_in_blocks=False, joined_transfers=True,
+        message_bytes=1 << 22, local_message_bytes=1 << 22, messages=4, exchanged_pairs=False, joined_siblings=True,
         separate_products=True, joined_products=True, deferred_elements=1 << 24,
         compared_indices=1 << 13, stacked_weights=False, hidden_places=False, onednn=False, step_cost=256,
     ),

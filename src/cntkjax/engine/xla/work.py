@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +34,8 @@ _LOST_TIME_OF_A_WINDOW = 2.0  # for each element in it, where windows are summed
 def elements(jaxpr: Jaxpr) -> int:
     """The number of elements that the operations of a trace compute, those in loops once for each step.
 
-    Matrix products and convolutions count their results only: they are computed by libraries, but for convolutions in
-    double precision, whose products count.
+    Matrix products and convolutions count their results only: they are computed by libraries. Of convolutions for which
+    there is none products count.
     """
     return sum(size * _products(eqn) for eqn, size in _results(jaxpr))
 
@@ -87,13 +87,23 @@ def _lost_time(eqn: JaxprEqn) -> float:
 
 
 def _products(eqn: JaxprEqn) -> int:
-    """How many products, one after the other, each result is the sum of; 1 for what a library computes."""
+    """How many products, one after the other, each result is the sum of; 1 for what a library computes.
+
+    That is no convolution in double precision, and none of an operand with fewer cells than the filters.
+    """
     if eqn.primitive.name != "conv_general_dilated":
         return 1
-    weights: Any = eqn.invars[1].aval
-    if weights.dtype.name != "float64":
+    numbers = eqn.params["dimension_numbers"]
+    operand, weights = (v.aval for v in eqn.invars)
+    cells, window = _cells(operand, numbers.lhs_spec), _cells(weights, numbers.rhs_spec)
+    if weights.dtype.name != "float64" and window <= cells:
         return 1
-    return weights.size // weights.shape[eqn.params["dimension_numbers"].rhs_spec[0]]
+    return weights.size // weights.shape[numbers.rhs_spec[0]]
+
+
+def _cells(array: Any, dimensions: Sequence[int]) -> int:
+    """The number of cells of an image or a window, whose dimensions come after those of samples and channels."""
+    return prod(array.shape[i] for i in dimensions[2:])
 
 
 def _steps(eqn: JaxprEqn) -> int:
