@@ -144,7 +144,8 @@ def size(names, form, depth, training=True, looped=False):
     h = C.sequence.past_value(before, 0.1) + x if looped else x
     for name in itertools.islice(itertools.cycle(names), depth):
         h = FORMS[form](ALL[name], h)
-    plan = Plan([(C.combine(h).replace_placeholders({before: h}) if looped else h).output])
+    chain = C.combine(h)
+    plan = Plan([(chain.replace_placeholders({before: h}) if looped else chain).output])
     key, data = random_key(plan), jnp.full((BATCH, STEPS, *SHAPE), 0.5)
 
     def total(leaves, data):
@@ -162,15 +163,15 @@ def size(names, form, depth, training=True, looped=False):
 def growth(names, form, depth, training=True, looped=False):
     """By how much a chain of twice as many links is larger: 2 if linear, 4 if quadratic.
 
-    More than `MOST` may be the first boundary, which only the longer one reached: the mean of two doublings tells.
+    More than `MOST` may come from boundaries, which only the longer one needs: then what another doubling adds, to what
+    this one has added, is 2 or 4.
     """
-    sizes = [size(names, form, depth * times, training, looped) for times in (1, 2)]
-    once = _ratio(*sizes)
-    return once if once <= MOST else _ratio(sizes[0], size(names, form, 4 * depth, training, looped)) ** 0.5
-
-
-def _ratio(short, long):
-    return max(after / before for before, after in zip(short, long, strict=True))
+    short, long = (size(names, form, depth * times, training, looped) for times in (1, 2))
+    once = max(after / before for before, after in zip(short, long, strict=True))
+    if once <= MOST:
+        return once
+    longer = size(names, form, depth * 4, training, looped)
+    return max((c - b) / (b - a) for a, b, c in zip(short, long, longer, strict=True))
 
 
 def main(names):

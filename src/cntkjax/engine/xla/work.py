@@ -94,7 +94,8 @@ def _products(eqn: JaxprEqn) -> int:
     if eqn.primitive.name != "conv_general_dilated":
         return 1
     numbers = eqn.params["dimension_numbers"]
-    operand, weights = (v.aval for v in eqn.invars)
+    operand: Any = eqn.invars[0].aval
+    weights: Any = eqn.invars[1].aval
     cells, window = _cells(operand, numbers.lhs_spec), _cells(weights, numbers.rhs_spec)
     if weights.dtype.name != "float64" and window <= cells:
         return 1
