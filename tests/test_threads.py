@@ -1,6 +1,8 @@
 """Threads of the package begin, and run what they are for once, whatever happens to those that start them."""
 
 import _thread
+import subprocess
+import sys
 import threading
 import time
 
@@ -60,3 +62,25 @@ def test_exceptions_that_other_threads_send_do_not_keep_a_thread_from_beginning(
     done = threading.Event()
     start_thread(done.set, "of a test")
     assert done.wait(10)
+
+
+DAEMON = """
+import threading
+import cntk as C
+
+loop = C.layers.Recurrence(C.layers.LSTM(8))(C.sequence.input_variable(1))
+has_begun = threading.Event()
+
+def evaluate():
+    while True:
+        loop.eval([[[1]] * 9])
+        has_begun.set()
+
+threading.Thread(target=evaluate, daemon=True).start()
+has_begun.wait()
+"""
+
+
+def test_a_process_ends_although_a_daemon_thread_evaluates():
+    run = subprocess.run([sys.executable, "-c", DAEMON], capture_output=True, text=True, timeout=60)
+    assert (run.returncode, run.stderr) == (0, "")

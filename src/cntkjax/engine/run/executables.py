@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from ..._best_effort import BestEffort
+from ..._threads import check_running
 from ..._typing import PyTree
 from ..xla.background import compilations
 from ..xla.devices import default_device
@@ -63,6 +64,7 @@ class Executables:
 
         `copy`: makes what is donated to the first run. `step`: the number of a training's step that starts quickly.
         """
+        check_running()
         executable = self.ready(signature, step)
         if executable is None or not executable.has_run:
             self._run_first(signature, inputs, outputs, copy, step)
