@@ -138,7 +138,7 @@ KNOWN: Sequence[Known] = [
     *refused("shape of a transposed convolution that pads its channels", PADS_CHANNELS, r"kernel dim \d+ <= input dim"),
     Known("`weighted_binary_cross_entropy` of sequences", of_sequences(r"C\.weighted_binary"), r"^\["),
     Known("cosines of zero vectors", text(r"C\.cosine_distance"), r"nan.* in CNTK"),
-    Known("gradient of `sqrt` at 0", text(r"C\.(sqrt|asin|acos|atanh)|reduce_l2|LayerNorm"), r"^\[(\s*nan)+\] in CNTK",
+    Known("gradient of `sqrt` at 0", text(r"C\.(sqrt|asin|acos|atanh)|reduce_l2|LayerNorm|mean_variance"), r"^\[(\s*nan)+\] in CNTK",
           BACKWARD),
     Known("`sqrt`, reductions to a maximum or minimum", text(r"C\.sqrt|reduce_m|argm|(?i:max_?pool)"), r"nan.* here"),
     Known("pooling with `ceil_out_dim`", text(r"C\.AVG_POOLING.*ceil_out_dim=True")),
