@@ -79,6 +79,27 @@ def test_one_hot():
     for wrong in [[3]], [[-1]], [[0.5]]:
         with pytest.raises(ValueError, match="one_hot"):
             C.Value.one_hot(wrong, 3)
+    assert C.Value.one_hot([True, False], 3).asarray().toarray().tolist() == [[0, 1, 0], [1, 0, 0]]
+
+
+def test_sparse_samples_without_steps_are_one_sequence_for_as_sequences():
+    sparse = C.input_variable(3, is_sparse=True)
+    samples = C.Value.one_hot([0, 2, 1], 3)
+    numbers = [[1, 0, 0], [0, 0, 1], [0, 1, 0]]
+    result = C.combine(sparse).eval({sparse: samples}, as_numpy=False)
+    for value in samples, C.asvalue(sparse, samples.asarray()), result:
+        [sequence] = value.as_sequences(sparse)
+        assert sequence.toarray().tolist() == np.asarray(value).tolist() == np.asarray(value.data).tolist() == numbers
+    [unpacked] = samples.unpack_variable_value(sparse, C.cpu())
+    assert unpacked.shape == (3, 3)
+    assert [s.shape[0] for s in C.Value.one_hot([[0, 2], [1]], 3).as_sequences(sparse)] == [2, 1]
+
+
+def test_a_value_without_dynamic_axes_has_its_rows_as_sequences():
+    value = C.plus(C.constant(ROW), 1).eval(as_numpy=False)
+    assert [s.tolist() for s in value.as_sequences()] == (ROW + 1).tolist()
+    assert [s.asarray().shape for s in value.unpack_variable_value(C.constant(ROW), C.cpu())] == [(1, 2, 3)]
+    assert C.plus(C.constant(1), 1).eval(as_numpy=False).as_sequences() == [2]
 
 
 def test_parameters_and_constants_take_array_views():

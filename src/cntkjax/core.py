@@ -158,7 +158,7 @@ class Value(DataMixin):
         nested = not np.isscalar(batch[0])
         sequences = [np.asarray(s) for s in batch] if nested else [np.asarray(batch)]
         indices = np.concatenate([s.reshape(-1) for s in sequences])
-        if indices.dtype.kind not in "iu":
+        if indices.dtype.kind not in "iub":
             raise ValueError(f"one_hot takes integers, not {indices.dtype}: convert them with astype(int)")
         present = indices != Value.ONE_HOT_SKIP
         classes = indices[present]
@@ -248,12 +248,20 @@ class Value(DataMixin):
         return NDArrayView._of(csr, False, self.shape)
 
     def as_sequences(self, variable: Edge | None = None) -> list[Any]:
-        """The sequences as arrays [time, *shape], or as CSR matrices with one row per step."""
+        """The sequences as arrays [time, *shape], or as CSR matrices with one row per step.
+
+        Without a sequence axis: the samples, or if they are sparse one matrix of all of them.
+        """
         ragged = self.ragged
-        parts = ragged.sequences()
-        if ragged.lengths is None and not ragged.is_sparse:
-            return [np.asarray(s[0]) for s in parts]
-        return [s.to_csr() if isinstance(s, SparseRows) else np.asarray(s).reshape(-1, *self._shape) for s in parts]
+        if ragged.lengths is None:
+            if ragged.is_sparse:
+                return [ragged.to_csr()]
+            array = np.asarray(self._padded())
+            return list(array) if array.ndim else [array]
+        return [
+            s.to_csr() if isinstance(s, SparseRows) else np.asarray(s).reshape(-1, *self._shape)
+            for s in ragged.sequences()
+        ]
 
     def _numbers(self) -> Any:
         if self.is_sparse and len(self.shape) == 2 and not self._static:

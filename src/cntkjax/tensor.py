@@ -107,6 +107,7 @@ class ArrayMixin:
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         array = self._numbers()
+        array = array.toarray() if hasattr(array, "tocsr") else array
         return array if dtype is None else array.astype(dtype)
 
 

@@ -80,7 +80,8 @@ class ValueMembers(Value):
         several = lengths is not None and lengths.max(initial=0) > 1
         if prod(variable.shape) != prod(self._shape) or (several and not variable.has_sequence_axis()):
             raise ValueError(f"{self!r} is not a value of {variable!r}: the shapes or the sequence axes differ")
-        parts = [s if hasattr(s, "tocsr") else s.reshape(-1, *self._shape) for s in self.as_sequences()]
+        sequences = [self.asarray()] if self._static else self.as_sequences()
+        parts = [s if hasattr(s, "tocsr") else s.reshape(-1, *self._shape) for s in sequences]
         return tuple(NDArrayView.from_data(part, borrow=True) for part in parts)
 
 
