@@ -138,6 +138,11 @@ def test_a_trial_of_minibatches_that_differ_much_is_not_taken_for_one_that_diver
     assert place_of(losses, noise=2.4) == place_of(losses)
 
 
+def test_an_epoch_too_short_to_look_for_a_rate_that_diverges_begins_with_the_rate_of_the_block():
+    history = trained(learningRatesPerSample=0.01, autoAdjustLR="searchBeforeEpoch", maxEpochs=1)[1]
+    assert history[0].minibatches == 6 and history.rates == pytest.approx([0.01])
+
+
 def test_epochs_that_are_too_short_for_trials_have_none():
     history = searched(0.01, epochSize=200, numMiniBatch4LRSearch=3)[1]
     assert len(history[0].trials) == 1 and not history[1].trials

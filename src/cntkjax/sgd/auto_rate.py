@@ -239,7 +239,7 @@ def _length_of(budget: int) -> int:
 
 def _find_best(grid: _RateSearch) -> None:
     """Look for a bracket below a rate that diverges, and then halve its logarithmic width."""
-    start = place = grid.limit() - _BELOW
+    start = place = grid.limit() - _BELOW if grid.can_afford(_RISES) else 0.0
     grid.loss(start)
     for step in (_WIDTH, -_WIDTH):
         while grid.can_afford() and grid.loss(place + step) < grid.loss(place):

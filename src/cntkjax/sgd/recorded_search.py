@@ -1,4 +1,7 @@
-"""searchBeforeEpoch and autoAdjustMinibatch as on CNTK's command line.
+"""searchBeforeEpoch and autoAdjustMinibatch as on CNTK's command line, whose logs are reproduced.
+
+`SGD.train` has the searches of auto_rate.py and auto_minibatch.py instead, which take a fifth of the training and end
+with better models: docs/sgd_block.md compares them.
 
 Source: its logs of Speech/DNN/Parallel1BitQuantizationWithAutoMBScaling and of
 Speech/HTKDeserializers/DNN/ParallelBMWithAdjustLR, down to the last digits of their rates and criteria. Trials begin
