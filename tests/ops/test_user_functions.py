@@ -113,6 +113,19 @@ def test_clone_must_return_a_function(makes):
         C.user_function(Odd(C.input_variable(2))).clone("share")
 
 
+def test_clone_may_make_variables_of_its_inputs():
+    class Casts(Scaled):
+        def clone(self, cloned_inputs):
+            cloned_inputs[0].__class__ = C.Variable  # as programs for CNTK do, which passes objects without properties
+            return Casts(cloned_inputs[0])
+
+    w, x = C.parameter(2, init=3), C.input_variable(2)
+    copy = C.element_times(C.user_function(Casts(w)), x).clone("clone")
+    [parameter] = copy.parameters
+    assert type(parameter) is C.Parameter and parameter is not w
+    assert copy.eval({copy.arguments[0]: [[1, 2]]}).tolist() == [[6, 12]]  # twice the parameter
+
+
 def test_forward_may_modify_its_argument():
     class AddsInPlace(Scaled):
         def forward(self, argument, device=None, outputs_to_retain=None):

@@ -168,10 +168,13 @@ class _Node(Function):
 
     def copied(self, inputs: Sequence[Edge]) -> Node:
         """The node of the function that the user's ``clone`` returns."""
+        classes = [type(v) for v in inputs]
         try:
             copy = self.user.clone(tuple(inputs))
         except Exception as error:
             raise self._failure("clone", error) from error
+        for v, cls in zip(inputs, classes, strict=True):
+            v.__class__ = cls  # programs make `Variable`s of them, since CNTK passes objects of its compiled module
         if not isinstance(copy, Node):
             raise ResultError(explain(f"{self._who}: clone returned {copy!r}", fix="return a function from it"))
         return unwrap(copy).root_function
