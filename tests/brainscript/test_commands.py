@@ -196,6 +196,11 @@ def test_output_formats(run, tmp_path):
     assert (tmp_path / "out.labels").read_text().splitlines()[:2] == ["yes\t// labels 0", "yes\t// labels 1"]
     run("command=Write", 'Write=[format=[elementSeparator=",";precisionFormat=".2";sequencePrologue="%x: "]]')
     assert (tmp_path / "out.PosteriorProb").read_text().splitlines()[0] == "2 1 1: 0.13,0.87"
+    rows = (tmp_path / "data.ctf").read_text().splitlines()
+    (tmp_path / "keys.ctf").write_text("".join(f"{7 * i} {row}\n" for i, row in enumerate(rows, 1)))
+    run("command=Write", f"Data={tmp_path}/keys.ctf", 'Write=[format=[sequencePrologue="%k %d "];writeSequenceKey=true]')
+    written = (tmp_path / "out.labels").read_text().splitlines()
+    assert [line.split()[:2] for line in written[:3]] == [["7", "0"], ["14", "1"], ["21", "2"]]
     run("command=Write", "Write=[outputNodeNames=B1]")  # a value that is none of samples
     assert (tmp_path / "out.B1").read_text().splitlines() == [" ".join(f"{v:.6f}" for v in learned_bias(tmp_path))]
 

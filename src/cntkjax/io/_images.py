@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import io
 import os
 import zipfile
@@ -108,7 +107,7 @@ class _Row:
     """One row of the list; ``image`` is a path, or the encoded image itself."""
 
     line: int
-    key: int
+    key: int | str
     image: str
     label: int
 
@@ -197,11 +196,8 @@ class ImageFiles(ChunkedDeserializer):
                 )
         return label
 
-    def _key(self, line: int, text: str) -> int:
-        """The number of a sequence; a name has the same one in all lists."""
-        if self._has_names:
-            return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())
-        return self._integer(line, text, "sequence id")
+    def _key(self, line: int, text: str) -> int | str:
+        return text if self._has_names else self._integer(line, text, "sequence id")
 
     def _integer(self, line: int, text: str, column: str) -> int:
         number = parse_decimal(text.strip(), MAX_ID)
@@ -222,8 +218,11 @@ class ImageFiles(ChunkedDeserializer):
         return np.diff(self._chunks)
 
     def sequence_keys(self) -> np.ndarray:
-        """Sequence ids, by default line numbers. Shapes: int64 [images]."""
-        return np.array([row.key for row in self._rows], np.uint64).view(np.int64)  # as those of text files
+        """Sequence ids, by default line numbers; names if these are no numbers. Shapes: int64 or str [images]."""
+        keys = [row.key for row in self._rows]
+        if self._has_names:
+            return np.array(keys, str)
+        return np.array(keys, np.uint64).view(np.int64)  # as those of text files
 
     def sequence_lengths(self, chunk: int) -> np.ndarray:
         """1 for each image of a chunk. Shapes: int64 [images]."""

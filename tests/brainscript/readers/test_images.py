@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from cntkjax.brainscript.configuration import load
+from cntkjax.brainscript.readers import open_reader
 from tests.brainscript.readers.test_speech import minibatch
 
 
@@ -82,5 +83,6 @@ def test_images_within_a_list_may_have_names(tmp_path):
     data = minibatch(load(arguments), 3)
     assert data["features"].asarray().reshape(3, -1).mean(1).tolist() == [0, 40, 80]
     assert np.squeeze(data["labels"].asarray()).tolist() == [[1, 0], [0, 1], [1, 0]]
+    assert open_reader(load(arguments).required_block("reader"), shuffled=False).keys() == ["good1", "bad", "good2"]
     with pytest.raises(RuntimeError, match="cannot parse the sequence id 'good1'"):
         minibatch(load([*arguments, "reader=[useNumericSequenceKeys=true]"]), 3)

@@ -21,8 +21,8 @@ _PRECISION = re.compile(r"-?\d*(\.\d+)?")
 class Format:
     """The parts of a text that sequences are written as.
 
-    In all parts ``%n`` is the number of the minibatch's sequence, ``%d`` that of the sequence in the data, ``%s`` the
-    name of the node, ``%x`` the shape of the sequence. `labels`: of the classes, for `kind` category.
+    In all parts ``%n`` is the number of the minibatch's sequence, ``%d`` that of the sequence in the data, ``%k`` its key,
+    ``%s`` the name of the node, ``%x`` the shape of the sequence. `labels`: of the classes, for `kind` category.
     """
 
     kind: str = "real"
@@ -62,10 +62,10 @@ def _unescaped(text: str) -> str:
 
 
 class OutputWriter:
-    """Writes the sequences of a node."""
+    """Writes the sequences of a node. `keys`: of the sequences in their order; otherwise these are their numbers."""
 
-    def __init__(self, form: Format, name: str, file: TextIO) -> None:
-        self._form, self._name, self._file, self._number = form, name, file, 0
+    def __init__(self, form: Format, name: str, file: TextIO, keys: Sequence[str] = ()) -> None:
+        self._form, self._name, self._file, self._keys, self._number = form, name, file, keys, 0
 
     def sequence(self, values: Any, shape: Sequence[int]) -> None:
         """Write a sequence. Shapes: values [steps, *shape]."""
@@ -93,8 +93,9 @@ class OutputWriter:
     def _filled(self, text: str, size: tuple[int, ...], shape: Sequence[int]) -> str:
         """A part with its fields replaced."""
         dimensions = " ".join(map(str, [*reversed(shape), size[0]]))
-        fields = {"s": self._name, "n": str(self._number), "d": str(self._number), "k": str(self._number),
-                  "x": dimensions, "%": "%"}
+        number = str(self._number)
+        key = self._keys[self._number] if self._number < len(self._keys) else number
+        fields = {"s": self._name, "n": number, "d": number, "k": key, "x": dimensions, "%": "%"}
         return _FIELDS.sub(lambda match: fields[match[1]], text)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, TextIO
 
@@ -13,7 +13,7 @@ from ...ops import alias
 from ...train._sources import next_minibatch
 from ...variables import Variable
 from ..network import Network
-from ..readers import open_reader, streams_of
+from ..readers import FileSource, open_reader, streams_of
 from ..source import new_file
 from .building import read_or_built
 from .output_format import OutputWriter, output_format
@@ -30,7 +30,8 @@ def write(command: Command) -> None:
         piece=minibatch_size(command.block), log=command.log,
     )
     with ExitStack() as stack:
-        writers, where = _writers(network, command, stack)
+        keys = source.keys() if type(source) is FileSource else ()  # utterances side by side are in another order
+        writers, where = _writers(network, command, stack, keys)
         values = {name: alias(network.nodes[name]) for name in writers}
         constants = {name: values.pop(name) for name, value in [*values.items()] if not value.arguments}
         _written(constants, {}, writers, network)
@@ -44,8 +45,10 @@ def write(command: Command) -> None:
     command.log.line(f"Total Samples Evaluated = {total}")
 
 
-def _writers(network: Network, command: Command, stack: ExitStack) -> tuple[Mapping[str, SequenceWriter], str]:
-    """What writes each node, and a line about where to."""
+def _writers(
+    network: Network, command: Command, stack: ExitStack, keys: Sequence[str]
+) -> tuple[Mapping[str, SequenceWriter], str]:
+    """What writes each node, and a line about where to. `keys`: of the sequences."""
     block = command.block
     writer = block.block("writer") if "writer" in block else None
     if writer is not None:
@@ -57,7 +60,7 @@ def _writers(network: Network, command: Command, stack: ExitStack) -> tuple[Mapp
         return {name: each for name, each in found.items() if name in listed}, ""
     names = outputs(network, block)
     path, form = block.file("outputPath"), output_format(block.block("format"))
-    found = {name: OutputWriter(form, name, _open(stack, path, name)) for name in names}
+    found = {name: OutputWriter(form, name, _open(stack, path, name), keys) for name in names}
     return found, "" if path == "-" else f"Written to {path}*"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .files import UtteranceSource
+from .files import FileSource, UtteranceSource
 from .opening import Source, open_reader, pieces_of, sentences, streams_of
 
-__all__ = ["Source", "UtteranceSource", "open_reader", "pieces_of", "sentences", "streams_of"]
+__all__ = ["FileSource", "Source", "UtteranceSource", "open_reader", "pieces_of", "sentences", "streams_of"]

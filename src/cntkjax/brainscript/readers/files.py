@@ -21,6 +21,13 @@ class FileSource(MinibatchSource):
 
     has_steps, are_full = True, False
 
+    def keys(self) -> list[str]:
+        """The keys of the sequences, in the order of the data; none for pieces of sequences."""
+        if self._truncation_length:
+            return []
+        keys = self._sampler.deserializer.sequence_keys()
+        return [str(key).partition("\0")[0] for key in keys]  # of frames: those of their utterances
+
     def next_minibatch(
         self, minibatch_size_in_samples: int, input_map: Mapping[Any, StreamInformation] | None = None,
         device: DeviceDescriptor | None = None, num_data_partitions: int | None = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from ...io import INFINITELY_REPEAT, StreamInformation
@@ -17,7 +18,7 @@ from ..source import Text
 from .files import FileSource, UtteranceSource
 from .images import image_deserializer, image_reader
 from .sentences import Corpus, SentenceSource
-from .speech import feature_deserializers, label_deserializers, lattice_deserializers, speech_deserializers
+from .speech import features, input_deserializers, labels, lattices, speech_deserializers
 from .text import binary_deserializer, text_deserializer
 from .words import SENTENCE_KEYS, SENTENCE_PARTS, language_corpus, understanding_corpus
 
@@ -28,8 +29,9 @@ Kind = TypeVar("Kind")
 DESERIALIZERS: Mapping[str, Deserializer] = {
     "CNTKTextFormatDeserializer": text_deserializer, "CNTKBinaryFormatDeserializer": binary_deserializer,
     "ImageDeserializer": image_deserializer, "Base64ImageDeserializer": image_deserializer,
-    "HTKFeatureDeserializer": feature_deserializers, "HTKMLFDeserializer": label_deserializers,
-    "LatticeDeserializer": lattice_deserializers,
+    "HTKFeatureDeserializer": partial(input_deserializers, features),
+    "HTKMLFDeserializer": partial(input_deserializers, labels),
+    "LatticeDeserializer": partial(input_deserializers, lattices),
 }
 READERS: Mapping[str, Deserializer] = {
     "CNTKTextFormatReader": text_deserializer, "CNTKBinaryReader": binary_deserializer, "ImageReader": image_reader,

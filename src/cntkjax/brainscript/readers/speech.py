@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,27 +27,10 @@ def speech_deserializers(block: Block) -> Sequence[Any]:
     return found
 
 
-def feature_deserializers(block: Block) -> Sequence[Any]:
-    """The deserializers of a HTKFeatureDeserializer block."""
-    return [_features(stream) for stream in _inputs(block)]
-
-
-def label_deserializers(block: Block) -> Sequence[Any]:
-    """The deserializers of a HTKMLFDeserializer block."""
-    return [_labels(stream) for stream in _inputs(block)]
-
-
-def lattice_deserializers(block: Block) -> Sequence[Any]:
-    """The deserializers of a LatticeDeserializer block."""
-    return [
-        LatticeDeserializer(stream.existing_file("latticeIndexFile"), StreamDefs(**{stream.name: StreamDef()}))
-        for stream in _inputs(block)
-    ]
-
-
-def _inputs(block: Block) -> list[Block]:
+def input_deserializers(make: Callable[[Block], Any], block: Block) -> Sequence[Any]:
+    """The deserializers that `make` makes of the streams in the block ``input`` of a deserializer."""
     inputs = block.required_block("input")
-    return [stream for entry in inputs if (stream := inputs.block(entry.name)) is not None]
+    return [make(stream) for entry in inputs if (stream := inputs.block(entry.name)) is not None]
 
 
 def _streams(block: Block) -> list[Block]:
@@ -60,17 +43,22 @@ def _streams(block: Block) -> list[Block]:
     return streams
 
 
+def lattices(stream: Block) -> Any:
+    """Lattices of utterances."""
+    return LatticeDeserializer(stream.existing_file("latticeIndexFile"), StreamDefs(**{stream.name: StreamDef()}))
+
+
 def _deserializer(stream: Block) -> list[Any]:
-    if lattices := next((key for key in ("denlatTocFile", "numlatTocFile") if key in stream), None):
-        raise ConfigError(f"{stream.path()} has {lattices}: HTKMLFReader reads no lattices here. Use deserializers of "
+    if unread := next((key for key in ("denlatTocFile", "numlatTocFile") if key in stream), None):
+        raise ConfigError(f"{stream.path()} has {unread}: HTKMLFReader reads no lattices here. Use deserializers of "
                           "types HTKFeatureDeserializer, HTKMLFDeserializer and LatticeDeserializer, and "
                           "LatticeSequenceWithSoftmax as the criterion")
     if "mlfFile" in stream or "mlfFileList" in stream or ("file" in stream and "labelDim" in stream):
-        return [_labels(stream)]
-    return [_features(stream)] if "scpFile" in stream or "file" in stream else []
+        return [labels(stream)]
+    return [features(stream)] if "scpFile" in stream or "file" in stream else []
 
 
-def _features(stream: Block) -> Any:
+def features(stream: Block) -> Any:
     """Features, with as many frames beside each as ``dim`` has room for."""
     script = stream.existing_file("scpFile" if "scpFile" in stream else "file")
     width, folder = stream.integer("dim"), stream.file("prefixPathInSCP", "")
@@ -110,7 +98,8 @@ def _frame_size(script: str, folder: str) -> int:
     return max(size, 1)
 
 
-def _labels(stream: Block) -> Any:
+def labels(stream: Block) -> Any:
+    """Labels of frames, from label files or what lists them."""
     key = next((key for key in ("mlfFile", "mlfFileList") if key in stream), "file")
     listed = [local_path(name) for name in (stream.array(key) if key == "mlfFileList" else [stream.text(key)])]
     if key == "mlfFileList" and len(listed) == 1:  # a file that lists them
@@ -127,4 +116,4 @@ def _labels(stream: Block) -> Any:
     return found
 
 
-__all__ = ["feature_deserializers", "label_deserializers", "lattice_deserializers", "speech_deserializers"]
+__all__ = ["features", "input_deserializers", "labels", "lattices", "speech_deserializers"]
