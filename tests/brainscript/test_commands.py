@@ -198,7 +198,8 @@ def test_output_formats(run, tmp_path):
     assert (tmp_path / "out.PosteriorProb").read_text().splitlines()[0] == "2 1 1: 0.13,0.87"
     rows = (tmp_path / "data.ctf").read_text().splitlines()
     (tmp_path / "keys.ctf").write_text("".join(f"{7 * i} {row}\n" for i, row in enumerate(rows, 1)))
-    run("command=Write", f"Data={tmp_path}/keys.ctf", 'Write=[format=[sequencePrologue="%k %d "];writeSequenceKey=true]')
+    form = 'Write=[format=[sequencePrologue="%k %d "];writeSequenceKey=true]'
+    run("command=Write", f"Data={tmp_path}/keys.ctf", form)
     written = (tmp_path / "out.labels").read_text().splitlines()
     assert [line.split()[:2] for line in written[:3]] == [["7", "0"], ["14", "1"], ["21", "2"]]
     run("command=Write", "Write=[outputNodeNames=B1]")  # a value that is none of samples

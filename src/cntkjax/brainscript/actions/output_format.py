@@ -21,8 +21,8 @@ _PRECISION = re.compile(r"-?\d*(\.\d+)?")
 class Format:
     """The parts of a text that sequences are written as.
 
-    In all parts ``%n`` is the number of the minibatch's sequence, ``%d`` that of the sequence in the data, ``%k`` its key,
-    ``%s`` the name of the node, ``%x`` the shape of the sequence. `labels`: of the classes, for `kind` category.
+    In all parts ``%n`` is the number of the minibatch's sequence, ``%d`` that of the sequence in the data, ``%k`` its
+    key, ``%s`` the name of the node, ``%x`` the shape of the sequence. `labels`: of the classes, for `kind` category.
     """
 
     kind: str = "real"
