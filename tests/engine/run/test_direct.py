@@ -7,10 +7,12 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import cntkjax as C
+from cntkjax.engine.run.executables import Executables
 from cntkjax.engine.run.program_cache import plan_of
 from cntkjax.graph.errors import ShapeError
 
 RUNS = 6  # the first ones are timed, and take the long way
+ROUNDING = 1e-6  # of the largest number, between NumPy and XLA
 DATA = np.arange(6, dtype=np.float32).reshape(2, 3) / 5
 
 
@@ -29,7 +31,8 @@ def long_way(monkeypatch):
     """Evaluates on the long way."""
     def evaluate(function, feeds):
         with monkeypatch.context() as patch:
-            patch.setattr("cntkjax.engine.run.direct._run", lambda *_: None)
+            for way in ("_run", "_by_numpy"):
+                patch.setattr(f"cntkjax.engine.run.direct.{way}", lambda *_: None)
             return function.eval(feeds)
 
     return evaluate
@@ -44,9 +47,9 @@ def evaluated_often(function, feeds):
 def test_the_answers_are_those_of_the_long_way():
     x, f = network()
     long = f.eval({x: DATA})
-    np.testing.assert_array_equal(evaluated_often(f, {x: DATA}), long)
+    np.testing.assert_allclose(evaluated_often(f, {x: DATA}), long, atol=ROUNDING)
     assert len(bound(f)) == 1
-    np.testing.assert_array_equal(f.eval(DATA), long)
+    np.testing.assert_allclose(f.eval(DATA), long, atol=ROUNDING)
     both = C.combine([f, C.exp(f)])
     value = evaluated_often(both, {x: DATA})
     assert list(value) == list(both.outputs) and bound(both)
@@ -57,12 +60,49 @@ def test_other_shapes_and_types_take_the_long_way():
     x, f = network()
     expected = evaluated_often(f, {x: DATA})
     np.testing.assert_array_equal(f.eval({x: DATA.astype(np.float64)}), expected)
-    np.testing.assert_array_equal(f.eval({x: DATA[:1]}), expected[:1])
-    np.testing.assert_array_equal(f.eval({x: DATA[0]}), expected[:1])
+    np.testing.assert_allclose(f.eval({x: DATA[:1]}), expected[:1], atol=ROUNDING)
+    np.testing.assert_allclose(f.eval({x: DATA[0]}), expected[:1], atol=ROUNDING)
     np.testing.assert_array_equal(f.eval({x: DATA.tolist()}), expected)
     np.testing.assert_array_equal(f.eval({x: np.asfortranarray(DATA)[::-1]}), expected[::-1])
     with pytest.raises(ShapeError):
         f.eval({x: np.ones((2, 4), np.float32)})
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """A list with an item for each call of XLA."""
+    calls, run = [], Executables.run
+    monkeypatch.setattr(Executables, "run", lambda *a, **k: [calls.append(1), run(*a, **k)][1])
+    return calls
+
+
+@pytest.mark.parametrize("as_numpy", [True, False])
+def test_dense_layers_for_a_few_samples_take_no_executable(runs, as_numpy):
+    x, f = network()
+    evaluated_often(f, {x: DATA})
+    runs.clear()
+    for feed in (DATA, DATA.tolist(), np.asfortranarray(DATA)):
+        value = f.eval({x: feed}, as_numpy=as_numpy)
+        np.testing.assert_allclose(
+            value if as_numpy else value.asarray(), np.tanh(DATA @ f.W.value + f.b.value), atol=ROUNDING)
+    assert not runs
+    f.eval({x: DATA.repeat(100, 0)})
+    assert runs
+
+
+def test_evaluations_between_steps_do_not_change_the_training():
+    losses = []
+    for evaluates in (False, True):
+        x, f = network()
+        y = C.input_variable(2)
+        trainer = C.Trainer(f, C.squared_error(f, y), C.adam(f.parameters, 0.01, 0.9))
+        for _ in range(2 * RUNS):
+            if evaluates:
+                value = f.eval({x: DATA})
+                np.testing.assert_allclose(value, np.tanh(DATA @ f.W.value + f.b.value), atol=ROUNDING)
+            trainer.train_minibatch({x: DATA, y: np.ones((2, 2), np.float32)})
+            losses.append(trainer.previous_minibatch_loss_average)
+    assert losses[: 2 * RUNS] == losses[2 * RUNS :]
 
 
 def test_assignments_and_training_show_at_once():

@@ -17,7 +17,8 @@ dense = C.layers.Dense
 
 def by_numpy(function, rows=2):
     prediction = Prediction(function.outputs)
-    return few_rows(prediction.plan, prediction.leaves, rows)
+    layers = few_rows(prediction.plan, rows)
+    return None if layers is None else layers.bound(prediction.leaves)
 
 
 def network(*activations, shape=4):

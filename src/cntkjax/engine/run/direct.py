@@ -1,4 +1,5 @@
-"""The short way of an evaluation: from data of known sizes to the executable, with what is bound to these sizes.
+"""The short way of an evaluation: from data of known sizes to the executable, with what is bound to these sizes, or to
+NumPy for dense layers (`few_rows.py`).
 
 Only for what the long way (`evaluation.py`) does nothing else for: nothing is written, no user code is called, nothing
 but sizes is checked. Leaves are read in each call, so assignments and training show at once, and a graph that is edited
@@ -19,11 +20,13 @@ from ...graph.cells import commit
 from ...graph.settings import Settings
 from ...graph.variable import Edge
 from ..data.feeds import exact
+from ..data.ragged import Ragged
 from ..lower.carry import Memory
 from ..plan.plan import Plan
 from ..xla.platform import matmul_precision
 from ..xla.versions import double_precision
 from . import profiler
+from .few_rows import FewRows, few_rows
 from .handover import STATE, Captures, settle
 from .minibatch import Feed, PackedMinibatch, size_key
 from .program import Program
@@ -75,6 +78,7 @@ class Bindings:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self._bound: dict[Hashable, _Bound | None] = {}  # None: seen once
+        self.by_numpy: dict[int, FewRows | None] = {}  # by the number of samples
 
     def get(self, feeds: Sequence[Feed]) -> _Bound | None:
         """What is bound to the sizes of these feeds, which are in the order of the plan's arguments."""
@@ -93,6 +97,7 @@ class Bindings:
         if key in self._bound:
             with double_precision(self.plan.is_double):
                 bound = _Bound(self.plan, program, minibatch, feeds)
+            self.by_numpy[minibatch.count] = few_rows(self.plan, minibatch.count)
         self._bound[key] = bound
         while len(self._bound) > _MOST_SIZES:
             self._bound.pop(next(iter(self._bound)), None)
@@ -116,14 +121,36 @@ def _answer(outputs: Sequence[Edge], plan: Plan, arguments: Mapping[Any, Any], m
     if plan.direct is None or len(arguments) != len(plan.arguments):
         return None
     feeds = [feed for v in plan.arguments if (feed := exact(v, arguments.get(v))) is not None]
-    run = _run(plan, feeds, memory) if len(feeds) == len(arguments) else None
+    if len(feeds) < len(arguments):
+        return None
+    if (values := _by_numpy(plan, feeds)) is not None:
+        return values
+    run = _run(plan, feeds, memory)
     return None if run is None else run[0].values(outputs, *run[1:])
 
 
 def results(outputs: Sequence[Edge], plan: Plan, feeds: Sequence[Feed], memory: Memory) -> list[Result] | None:
     """The outputs for feeds, which are in the order of the plan's arguments; None if that takes the long way."""
+    values = _ANSWERING.attempt(_by_numpy, plan, feeds)
+    if values is not None:
+        return [Result(v, array, len(array), None) for v, array in zip(outputs, values, strict=True)]
     run = _ANSWERING.attempt(_run, plan, feeds, memory)
     return None if run is None else run[0].results(outputs, *run[1:])
+
+
+def _by_numpy(plan: Plan, feeds: Sequence[Feed]) -> list[np.ndarray] | None:
+    """Dense layers for one array of samples of a number that came before, with the values that leaves have now."""
+    if plan.direct is None or not plan.direct.by_numpy or profiler.is_recording():
+        return None
+    (samples,) = feeds
+    assert isinstance(samples, Ragged)
+    layers = plan.direct.by_numpy.get(len(samples.data))
+    if layers is None:
+        return None
+    with STATE:
+        settle()
+        compute = layers.latest([leaf_array(leaf) for leaf in plan.leaves])
+    return compute(np.asarray(samples.data))
 
 
 def _run(plan: Plan, feeds: Sequence[Feed], memory: Memory) -> tuple[_Bound, PackedMinibatch, Captures] | None:

@@ -85,8 +85,8 @@ class Prediction:
         Shapes: example [batch, *shape]; returned are arrays [batch, *shape of the output], of their own.
         """
         (argument,) = self.plan.arguments
-        by_numpy = few_rows(self.plan, self.leaves, len(example))
-        return by_numpy or (lambda array: self({argument: Ragged(array, None)}))
+        by_numpy = few_rows(self.plan, len(example))
+        return by_numpy.bound(self.leaves) if by_numpy else lambda array: self({argument: Ragged(array, None)})
 
 
 __all__ = ["Call", "Prediction"]
