@@ -119,6 +119,16 @@ class TestSamples:
         np.testing.assert_allclose(once.sum(), 3, rtol=1e-4)
         np.testing.assert_allclose(once, [0.242, 0.434, 0.584, 0.700, 0.976], atol=0.03)
 
+    @pytest.mark.parametrize("duplicates", [True, False])
+    def test_a_reshaped_constant_gives_the_samples_of_cntk(self, duplicates):
+        weights = C.Constant(np.array([3, 1, 4, 1, 5, 9, 2, 6], np.float32))
+        row = C.reshape(weights, (1, 8))  # sampled softmax in CNTK's tutorials passes this
+        samples = C.random_sample(row, 3, duplicates, 7)
+        assert [samples.eval().indices.tolist() for _ in range(2)] == [[6, 7, 1], [7, 2, 0]]  # CNTK's
+        frequencies = C.random_sample_inclusion_frequency(row, 3, duplicates, 7).eval()
+        third = 3 / 31 if duplicates else 0.11715
+        assert frequencies.shape == (1, 8) and frequencies[0, 1] == pytest.approx(third, rel=1e-4)
+
     def test_frequencies_of_constant_weights_are_sampled_as_in_cntk(self, tmp_path):
         tried = C.random_sample_inclusion_frequency(self.WEIGHTS, 3, False, seed=1)
         for _ in range(2):  # CNTK 2.7

@@ -19,6 +19,7 @@ import numpy as np
 from .._typing import AnyArray, Array
 from ..engine.data.sparse import Sparse
 from ..engine.lower.values import Context, Traced
+from ..engine.plan.parts import constant_elements
 from ..graph.build import Spec
 from ..graph.errors import ShapeError, explain
 from ..graph.function import Node
@@ -139,8 +140,8 @@ class Sampling(Primitive):
     attributes = {"numSamples": Size, "allowDuplicates": Bool, **SEED}
 
     def draws_on_host(self, node: Node) -> bool:
-        """True if the weights are constant."""
-        return node.node_inputs[0].is_constant
+        """True if the weights are constant, such as a constant as one row, which programs with sampled softmax take."""
+        return constant_elements(node.node_inputs[0]) is not None
 
     def check(self, weights: Edge, attrs: Attrs) -> None:
         """Raise an error for weights or numbers that nothing can be drawn with."""

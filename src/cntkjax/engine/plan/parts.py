@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from ...graph.axis import Axis
 from ...graph.function import Node
-from ...graph.variable import Edge, block_operand, producer
+from ...graph.variable import Edge, Leaf, block_operand, producer
 from .rewrite import rewritten
 
 
@@ -32,6 +32,13 @@ def resolve(variable: Edge, expand: Callable[[Node], Node] = rewritten) -> Edge:
             variable = owner.node_inputs[0]
         else:
             return variable if alias is None or variable.is_sparse else alias
+
+
+def constant_elements(variable: Edge) -> Leaf | None:
+    """The constant that has the elements of a variable, in their order but maybe in another shape; None without one."""
+    while (owner := producer(variable := resolve(variable))) is not None and owner.primitive.name == "Reshape":
+        variable = owner.node_inputs[0]
+    return variable if isinstance(variable, Leaf) and variable.is_constant else None
 
 
 @dataclass(eq=False)

@@ -16,8 +16,8 @@ from ...graph.cells import Changes
 from ...graph.function import Node
 from ...graph.mersenne import MersenneTwister64
 from ...graph.streams import StreamPlace, Streams
-from ...graph.variable import Leaf, value_of
-from ..plan.parts import resolve
+from ...graph.variable import value_of
+from ..plan.parts import constant_elements
 from ..plan.plan import Plan
 
 
@@ -101,8 +101,8 @@ class _Generator:
 def _drawn(node: Node, place: StreamPlace, generators: dict[Node, _Generator]) -> _Generator:
     """The generator of a node after drawing its numbers at this place."""
     generator = generators.pop(node, None)  # put back below: what an interrupt leaves half drawn is drawn again
-    leaf = resolve(node.node_inputs[0]) if node.node_inputs else None
-    weights = value_of(leaf) if isinstance(leaf, Leaf) else None
+    leaf = constant_elements(node.node_inputs[0]) if node.node_inputs else None
+    weights = None if leaf is None else value_of(leaf)
     if generator is None or not generator.serves(place, weights):
         generator = _Generator(place)
     is_new = generator.numbers is None or weights is not generator.weights
