@@ -10,6 +10,7 @@ import pytest
 
 from cntkjax import load_model
 from cntkjax.brainscript.command_line import main
+from cntkjax.brainscript.command_line import run as run_arguments
 
 CONFIG = """
 command = Train:Test:Write
@@ -368,3 +369,10 @@ def test_a_network_without_steps_takes_the_samples_of_sequences(run, tmp_path):
 def test_what_runs_is_profiled_on_request(run, tmp_path):
     assert run("command=Train", "profilerEnabled=true", f"WorkDir={tmp_path}/work")[0] == 0
     assert len(list((tmp_path / "work" / "profiler").glob("*_summary_*"))) == 1
+
+
+def test_a_network_is_described_without_the_device_of_its_training(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.cntk").write_text(CONFIG)
+    run_arguments(["configFile=a.cntk", "deviceId=7"], describes=True)
+    assert "criterion nodes: CrossEntropyWithSoftmax" in capsys.readouterr().out

@@ -173,7 +173,9 @@ def recorded(recorder: Any) -> Iterator[None]:
 def network_of(members: dict[str, NetNode], roles: dict[str, list[NetNode]], precision: str = "float") -> Network:
     """The network of nodes that are named directly, and of what they depend on."""
     for name, node in members.items():
-        node.name = name
+        owner = re.split(r"[.\[]", node.name)[0]
+        if owner == name or members.get(owner) is not node:  # another name of it does not count: log of Image/QuickE2E
+            node.name = name
     nodes = named([*members.values(), *(node for nodes in roles.values() for node in nodes)])
     for node in nodes.values():
         if node.tag and node not in roles[node.tag]:

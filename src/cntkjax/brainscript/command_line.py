@@ -56,11 +56,11 @@ def run(arguments: Sequence[str], describes: bool = False) -> None:
     folder = root.file("currentDirectory", "")
     if folder:
         os.chdir(folder)
-    _choose_device(root)
     if describes:
         for line in describe(root, Log()):
             print(line)
         return
+    _choose_device(root)
     stamped, prefix = root.flag("timestamping", False), root.file("stderr", "-")
     to_console = prefix in ("", "-")
     log = Log(timestamping=stamped) if to_console else Log.to_file(prefix, root.array("command"), stamped)

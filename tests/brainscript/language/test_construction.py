@@ -12,6 +12,12 @@ def test_a_second_node_of_one_name_gets_an_underscore():
     assert any(name.startswith("_") for name in network.nodes)
 
 
+def test_another_name_of_a_node_is_not_its_name():
+    """Before or after its own in the alphabet: A1 = conv1_act in CNTK's test QuickE2E, and an autoencoder's target."""
+    network = build("features = Input(2) ; A = z ; z = out(features) ; out(x) = { y = Tanh(x) }.y ; match = (features)")
+    assert sorted(network.nodes) == ["features", "z"]
+
+
 def test_parameters_are_seeded_in_the_sorted_order_of_names_and_depth_first():
     network = build("""
         x = Input {2}

@@ -98,7 +98,7 @@ class Run:
         first, *rest = (key,) if key in frame.statements or key in frame.values else key.split(".")
         if first not in frame.values and first not in frame.statements:
             if rest:
-                raise self.unknown(expression, frame)
+                raise self.unknown(expression.text, expression.place, frame)
             return {"true": True, "false": False}.get(first, Word(expression.text, expression.place))
         value = self.variable(frame, first)
         for part in rest:
@@ -109,11 +109,10 @@ class Run:
             value = self.variable(value.frame, part)
         return value
 
-    def unknown(self, expression: NdlTerm, frame: Frame) -> ConfigError:
-        """The error for a name that nothing has."""
-        known = [*frame.names.values(), *frame.values]
-        message = f"unknown name '{expression.text}'{did_you_mean(expression.text, known)}"
-        return self.evaluator.error(expression.place, message)
+    def unknown(self, name: str, place: Place, frame: Frame) -> ConfigError:
+        """The error for a name that nothing has, at the place where it is written."""
+        known = {*frame.names.values(), *frame.values} - {name.lower()}  # perhaps it was given to this macro's parameter
+        return self.evaluator.error(place, f"unknown name '{name}'{did_you_mean(name, known)}")
 
     def call(self, frame: Frame, call: NdlTerm, name: str) -> Any:
         """The value of a macro, or the node that a function makes."""
@@ -178,7 +177,7 @@ class Run:
             value = as_node(self.argument(frame, expression))
             if isinstance(value, Word):
                 if positional and value.lower() not in ("max", "average"):
-                    raise self.unknown(expression, frame)
+                    raise self.unknown(value, value.place, frame)
                 return VALUES.get(value.lower(), str(value))
             return value
 
