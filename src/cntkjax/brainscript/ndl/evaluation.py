@@ -111,7 +111,7 @@ class Run:
 
     def unknown(self, name: str, place: Place, frame: Frame) -> ConfigError:
         """The error for a name that nothing has, at the place where it is written."""
-        known = {*frame.names.values(), *frame.values} - {name.lower()}  # perhaps it was given to this macro's parameter
+        known = {*frame.names.values(), *frame.values} - {name.lower()}  # perhaps given to this macro's parameter
         return self.evaluator.error(place, f"unknown name '{name}'{did_you_mean(name, known)}")
 
     def call(self, frame: Frame, call: NdlTerm, name: str) -> Any:
