@@ -11,6 +11,7 @@ from tests.brainscript.ndl.test_evaluation import MLP, build
 @pytest.mark.parametrize(("text", "place", "says"), [
     ("x = Input(2)\nz = Sigmiod(x)", "line 2, column 5", "did you mean 'Sigmoid'"),
     ("feature = Input(2)\nz = Tanh(featur)", "line 2, column 10", "did you mean 'feature'"),
+    ("x = Input(2)\nOutputNodes = (y)", "line 2, column 16", "unknown name 'y'"),
     ("M(inp) = [ z = Tanh(inp) ]\nx = Input(2)\ny = M(inp)", "line 3, column 7", "unknown name 'inp'\n"),
     ("M(a) = [ z = Tanh(a) ]\nx = Input(2)\ny = M(x, x)", "line 3, column 5", "has 1 parameters, 2 are given"),
     ("M(a) = [ z = M(a) ]\nx = Input(2)\ny = M(x)", "line 1, column 14", "does the recursion end"),

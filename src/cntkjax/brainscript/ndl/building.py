@@ -115,7 +115,7 @@ def _finished(run: Run, frame: Frame, precision: str) -> Network:
             for word in _words(frame.statements[key]):
                 node = as_node(run.value(frame, word, frame.names[key]))
                 if not isinstance(node, NetNode):
-                    raise run.unknown(word, frame)
+                    raise run.unknown(word.text, word.place, frame)
                 if node not in roles[role]:
                     roles[role].append(node)
     nodes = [node for each in (frame, *run.uses) for name in each.statements if (node := each.node(name)) is not None]
