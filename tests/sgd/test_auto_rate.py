@@ -1,6 +1,7 @@
 """Automatic learning rates: from the improvement after each epoch, or from trials before it."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -58,6 +59,15 @@ def test_a_run_that_adjusts_returns_to_the_best_model():
     worse = [e for a, e in zip(history.epochs, history.epochs[1:], strict=False) if e.loss > a.loss]
     assert all(history[e.number].rate == pytest.approx(0.618 * e.rate) for e in worse if e.number < 14)
     assert np.isfinite(weights).all()
+
+
+def test_epochs_that_are_repeated_are_printed_with_their_numbers(capsys):
+    block = {"learningRatesPerSample": 0.12, "autoAdjustLR": "adjustAfterEpoch", "maxEpochs": 4, "minibatchSize": 8}
+    SGD(**block, momentumAsTimeConstant=0).train(regression(), (X, Y), cv_source=(X, Y))
+    printed = re.findall(r"Finished E\w+ ?\[(\d+)", capsys.readouterr().out)
+    trained, tested = printed[::2], printed[1::2]
+    assert trained == tested and trained[0] == "1" and trained[-1] == "4" and len(trained) > 4
+    assert all(int(after) - int(before) in (0, 1) for before, after in zip(trained, trained[1:], strict=False))
 
 
 def test_the_criterion_on_validation_data():

@@ -109,11 +109,14 @@ class Meter:
 
 
 class EpochPrinter(ProgressPrinter):
-    """A ProgressPrinter whose epochs begin to count where a run was interrupted."""
+    """A ProgressPrinter that has the numbers of epochs from a run, which may go on or repeat some.
 
-    def __init__(self, first_epoch: int, **options: Any) -> None:
+    `epoch`: returns that of the present one, from 1.
+    """
+
+    def __init__(self, epoch: Callable[[], int], **options: Any) -> None:
         super().__init__(**options)
-        self._first_epoch = first_epoch
+        self._epoch = epoch
 
     def on_write_training_summary(
         self, samples: int, updates: int, summaries: int, aggregate_loss: float, aggregate_metric: float,
@@ -121,13 +124,11 @@ class EpochPrinter(ProgressPrinter):
     ) -> None:
         """Print an epoch."""
         super().on_write_training_summary(
-            samples, updates, summaries + self._first_epoch, aggregate_loss, aggregate_metric, elapsed_milliseconds
+            samples, updates, self._epoch(), aggregate_loss, aggregate_metric, elapsed_milliseconds
         )
 
     def on_write_test_summary(
         self, samples: int, updates: int, summaries: int, aggregate_metric: float, elapsed_milliseconds: int
     ) -> None:
         """Print the test after an epoch."""
-        super().on_write_test_summary(
-            samples, updates, summaries + self._first_epoch, aggregate_metric, elapsed_milliseconds
-        )
+        super().on_write_test_summary(samples, updates, self._epoch(), aggregate_metric, elapsed_milliseconds)

@@ -112,7 +112,9 @@ class BlockRun:
         if workers.rank():
             return []
         frequency, first = self._settings["numMBsToShowResult"], self._settings["firstMBsToShowResult"]
-        printer = EpochPrinter(last, freq=frequency or None, first=first, tag="Training", num_epochs=self._epochs)
+        printer = EpochPrinter(
+            lambda: len(self._history) + 1, freq=frequency or None, first=first, tag="Training", num_epochs=self._epochs
+        )
         if last:
             share = f"{last} of {self._epochs} epochs" if last < self._epochs else (
                 f"{last} epochs: maxEpochs = {self._epochs} asks for no more"
