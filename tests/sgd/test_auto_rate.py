@@ -1,5 +1,6 @@
 """Automatic learning rates: from the improvement after each epoch, or from trials before it."""
 
+import itertools
 import math
 import re
 
@@ -67,7 +68,7 @@ def test_epochs_that_are_repeated_are_printed_with_their_numbers(capsys):
     printed = re.findall(r"Finished E\w+ ?\[(\d+)", capsys.readouterr().out)
     trained, tested = printed[::2], printed[1::2]
     assert trained == tested and trained[0] == "1" and trained[-1] == "4" and len(trained) > 4
-    assert all(int(after) - int(before) in (0, 1) for before, after in zip(trained, trained[1:], strict=False))
+    assert all(int(after) - int(before) in (0, 1) for before, after in itertools.pairwise(trained))
 
 
 def test_the_criterion_on_validation_data():
