@@ -207,6 +207,15 @@ def test_output_formats(run, tmp_path):
     assert (tmp_path / "out.B1").read_text().splitlines() == [" ".join(f"{v:.6f}" for v in learned_bias(tmp_path))]
 
 
+@pytest.mark.parametrize("every", [1, 0])
+def test_a_training_whose_loss_is_no_number_ends_with_an_error(run, tmp_path, every):
+    """As CNTK's does (issue 607), before it writes a model."""
+    rate = f"Train=[SGD=[learningRatesPerSample=1e30;numMBsToShowResult={every}]]"
+    status, log = run("command=Train:Test", rate, "Train=[SimpleNetworkBuilder=[trainingCriterion=SquareError]]")
+    assert status == 1 and "EXCEPTION occurred: The training criterion is not a number (NAN)" in log
+    assert "SquareError = nan * " in log and not (tmp_path / "models/net.dnn").exists()
+
+
 def learned_bias(folder):
     return load_model(f"{folder}/models/net.dnn").find_by_name("B1").value.ravel()
 

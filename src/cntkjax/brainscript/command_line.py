@@ -73,6 +73,7 @@ def run(arguments: Sequence[str], describes: bool = False) -> None:
             enable_profiler()
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: log.warn(str(message))
+            warnings.filterwarnings("ignore", "the loss of minibatch .* is NaN")  # then training ends: see log.py
             run_commands(root, log)
     except Exception as error:
         if not to_console:

@@ -192,7 +192,14 @@ class TrainingLog(Observer):
             f"{self._title} {self._name()}-Minibatch[{span}]: {shown}; time = {seconds:.4f}s; samplesPerSecond = "
             f"{count / max(seconds, 1e-9):.1f}"
         )
+        self._check(self._since)
         self._since = Sums(self._criteria)
+
+    def _check(self, sums: Sums) -> None:
+        """Refuse to go on after a loss that is no number, as CNTK does, but in trials."""
+        if not self._title and math.isnan(sums.averages()[0]):
+            raise RuntimeError("The training criterion is not a number (NAN): give a smaller learning rate, or see "
+                               "what the data have in these minibatches")
 
     def tries(self, epoch: int, title: str, rate: float, size: int) -> None:
         """Begin the minibatches of a trial."""
@@ -219,6 +226,7 @@ class TrainingLog(Observer):
             f"Finished {self._name()}: [Training] {self._of_all().shown()}; totalSamplesSeen = {self._samples_seen}; "
             f"learningRatePerSample = {epoch.rate:.8g}; epochTime={time.perf_counter() - self._began:.6g}s"
         )
+        self._check(self._whole)
 
     def validated(self, sums: Sums) -> None:
         """Log the averages of the validation data."""
