@@ -197,6 +197,9 @@ def test_output_formats(run, tmp_path):
     assert (tmp_path / "out.labels").read_text().splitlines()[:2] == ["yes\t// labels 0", "yes\t// labels 1"]
     run("command=Write", 'Write=[format=[elementSeparator=",";precisionFormat=".2";sequencePrologue="%x: "]]')
     assert (tmp_path / "out.PosteriorProb").read_text().splitlines()[0] == "2 1 1: 0.13,0.87"
+    for names in ('"H1,PosteriorProb"', "H1:PosteriorProb", "(H1:PosteriorProb)", "(H1,PosteriorProb)"):
+        assert run("command=Write", f"Write=[outputNodeNames={names}]")[0] == 0
+        (tmp_path / "out.H1").unlink()
     rows = (tmp_path / "data.ctf").read_text().splitlines()
     (tmp_path / "keys.ctf").write_text("".join(f"{7 * i} {row}\n" for i, row in enumerate(rows, 1)))
     form = 'Write=[format=[sequencePrologue="%k %d "];writeSequenceKey=true]'

@@ -60,8 +60,11 @@ def criteria(network: Network, names: list[str]) -> list[Criterion]:
 
 
 def named_nodes(network: Network, block: Block, key: str) -> list[str]:
-    """Names of nodes that a key lists. Errors: ConfigError for one that the network has not."""
-    names, value = block.array(key), block.get(key)
+    """Names of nodes that a key lists, also as "a,b" (CNTK's issue 373).
+
+    Errors: ConfigError for one that the network has not.
+    """
+    names, value = [name.strip() for each in block.array(key) for name in each.split(",")], block.get(key)
     for name in names:
         if value is not None and name not in network.nodes:
             raise no_node(network, name, key, value.at(0))
