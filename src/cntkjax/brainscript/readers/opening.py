@@ -154,8 +154,8 @@ def _kind(block: Block, key: str, kinds: Mapping[str, Deserializer]) -> Deserial
     text = block.get(key)
     assert text is not None
     if value.lower() in (name.lower() for name in _UNSUPPORTED):
-        raise text.at(0).error(f"{value} is not supported: convert the data to CNTK's text format, and read them with "
-                               "CNTKTextFormatReader")
+        raise text.at(0).error(f"{value} is not supported: convert the data to CNTK's text format, with rows such as "
+                               "|features 0.5 2 |labels 0 1, and read them with CNTKTextFormatReader")
     names = [*kinds, *(CORPORA if kinds is READERS else ())]
     raise text.at(0).unknown(f"there is no {key} {value}", value, names, f"there are {', '.join(names)}")
 
