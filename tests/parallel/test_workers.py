@@ -109,6 +109,16 @@ def test_each_learner_has_its_own_blocks(runs):
     np.testing.assert_allclose(second["two_sizes_losses"].T, [first, other], atol=2e-5)
 
 
+@pytest.mark.parametrize("strategy, expected", [
+    ("summed", [[0, 20, 0, 2], [20, 40, 2, 4], [40, 60, 4, 6]]),
+    ("later", [[0, 30, 0, 2], [30, 50, 2, 4]]),
+    ("blocks", [[0, 40, 0, 2]]),
+])
+def test_progress_writers_count_exchanges_as_in_cntk(runs, strategy, expected):
+    for worker in runs[1]:
+        assert worker[f"reported_{strategy}"].tolist() == expected
+
+
 def test_a_summary_with_block_momentum_is_of_all_workers(runs):
     """Recorded from CNTK 2.7 where the workers have as many samples; otherwise it divides by those of one of them."""
     _, workers_of_two = runs

@@ -96,6 +96,28 @@ def summary_of_blocks(rank, sizes):
     return loss_sum / samples, metric_sum / samples
 
 
+def reported_exchanges(wrap):
+    """Samples and number of exchanges that a progress writer is told of, for each two of them, in six steps."""
+    x, w, seen = C.input_variable(1), C.parameter((1, 1), init=1), []
+    loss = C.reduce_sum(C.times(x, w))
+
+    class Writer(C.cntk_py.ProgressWriter):
+        def __init__(self):
+            super().__init__(1, 0, 1, 0, 2, 0)
+
+        def on_write_distributed_sync_update(self, samples, updates, aggregate_metric):
+            seen.append((*samples, *updates))
+
+        def write(self, key, value):
+            raise AssertionError(f"distributed learners report no {key}")
+
+    learner = wrap(C.sgd([w], C.learning_parameter_schedule_per_sample(0.01)))
+    trainer = C.Trainer(loss, (loss, None), learner, [Writer()])
+    for _ in range(6):
+        trainer.train_minibatch({x: np.ones((5, 1))})
+    return seen
+
+
 def blocks_of_two_sizes(rank):
     """The parameters of two learners whose blocks end at different times, after each step."""
     x, w, v = C.input_variable(1), C.parameter((1, 1), init=1), C.parameter((1, 1), init=1)
@@ -148,6 +170,10 @@ def main(folder):
     if size > 1:
         results["summary_losses"] = [summary_of_blocks(rank, sizes) for sizes in [(2, 2), (2, 3)]]
         results["two_sizes_losses"] = blocks_of_two_sizes(rank)
+        summed, blocks = C.data_parallel_distributed_learner, C.block_momentum_distributed_learner
+        results["reported_summed"] = reported_exchanges(summed)
+        results["reported_later"] = reported_exchanges(lambda learner: summed(learner, distributed_after=10))
+        results["reported_blocks"] = reported_exchanges(lambda learner: blocks(learner, 20))
     results["rate_0_summed"] = rate_becomes_0(C.data_parallel_distributed_learner)
     blocks = rate_becomes_0(lambda learner: C.block_momentum_distributed_learner(learner, 8, 10))
     results["rate_0_blocks"] = blocks

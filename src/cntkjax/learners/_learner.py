@@ -457,9 +457,9 @@ class LearnerCore:
     def report(self, now: Counters) -> None:
         """Report values that change with a step to the progress writers. `now`: the counters before the step.
 
-        For a step that is skipped CNTK reports no momentum.
+        For a step that is skipped CNTK reports no momentum, and for distributed learners nothing.
         """
-        if not self._writers:
+        if not self._writers or self.strategy is not None:
             return
         rate = self._learning_rate_at(now)
         values = {"Learning rate": (self.rate_schedule, rate)}

@@ -65,6 +65,8 @@ class DistributedTraining:
         self._is_synchronized = False
         self._restored_errors: list[np.ndarray] = []
         self._samples, self._sums = 0, (LazySum(), LazySum())
+        self._synchronized_at: int | None = None
+        self._begun: list[Any] = []  # the models from which the blocks of the current step began
         if accumulate > 1 and self.has_others:
             raise ValueError("several workers do not accumulate gradients: give each of them larger minibatches")
 
@@ -97,6 +99,9 @@ class DistributedTraining:
             self._is_synchronized = True
         for learner, block in self.blocks:
             block.begin(_values(learner))
+        self._begun = [block.state.value.start_values for _, block in self.blocks]
+        if self._synchronized_at is None:
+            self._synchronized_at = samples_seen
         exchange: GradientExchange | None
         if self.is_sharded(samples_seen) and any(self._ways):
             exchange = self._between_all_devices()
@@ -107,6 +112,20 @@ class DistributedTraining:
             way = None if exchange is None else exchange.ways[i]
             learner.divide_state(exchange.devices if exchange and way and way.shard_state else None)
         return exchange
+
+    def synchronized(self, exchange: GradientExchange | None, samples_seen: int) -> int:
+        """Samples since the last exchange of gradients or models, if the step was one, otherwise 0.
+
+        To be called after a step, with what `begin` returned, and the samples that were seen with it.
+        """
+        now = [block.state.value.start_values for _, block in self.blocks]
+        is_exchange = any(a is not b for a, b in zip(now, self._begun, strict=True))  # models were merged
+        is_exchange |= exchange is not None and exchange is self._exchange
+        if not (self.has_others and is_exchange):
+            return 0
+        assert self._synchronized_at is not None
+        samples, self._synchronized_at = samples_seen - self._synchronized_at, samples_seen
+        return samples
 
     def _between_all_devices(self) -> GradientExchange:
         """The exchange between all workers."""

@@ -187,6 +187,9 @@ class TrainerCore(EvaluatorCore):
         for learner, counted in zip(self.learners, counters, strict=True):
             if outcome.learned:
                 learner.report(counted)
+        if synchronized := self.distributed.synchronized(exchange, self.progress.samples):
+            for writer in self.writers:
+                unwrap(writer).update_distributed_sync(synchronized, 0.0)
         if outcome.samples:
             self._report_step()
         values = {key: r.numpy() for key, r in zip(requested, outcome.outputs, strict=True)}
