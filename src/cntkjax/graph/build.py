@@ -59,7 +59,7 @@ class BlockPrimitive:
 
     name = "Block"
     cntk_id = 57
-    passes_through = is_identity = False
+    passes_through = is_identity = keeps_elements = False
 
 
 BLOCK = BlockPrimitive()

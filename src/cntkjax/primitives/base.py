@@ -105,6 +105,7 @@ class Primitive:
     packed: ClassVar[bool] = False  # `lower_packed` computes it, not `lower`
     takes_sparse: ClassVar[bool] = False  # `lower` takes Sparse operands; others get them dense
     is_identity: ClassVar[bool] = False  # its output equals its operand
+    keeps_elements: ClassVar[bool] = False  # its output has the elements of its operand, in their order
     multiplies: ClassVar[bool] = False  # it is the element-wise product of its operands
     concatenates: ClassVar[bool] = False  # it joins its operands along a static axis
     weight_operand: ClassVar[int | None] = None  # bilinear: in loops, this operand's gradient is one product at the end

@@ -35,6 +35,7 @@ class Reshape(Primitive):
     attributes = {"newShape": ShapeOf, "beginAxis": AxisOf(Axis(-1)), "endAxis": AxisOf(END_STATIC)}
     takes_sparse = True
     rearranged_operands = slice(None)
+    keeps_elements = True
 
     def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
         """That of the operand, if each step keeps its elements."""

@@ -94,6 +94,11 @@ class Meter:
         for writer in () if self._is_silent else self._writers:
             writer.update_test(samples, metric)
 
+    def update_distributed_sync(self, samples: int, metric: SupportsFloat) -> None:
+        """Pass on an exchange between workers."""
+        for writer in () if self._is_silent else self._writers:
+            writer.update_distributed_sync(samples, metric)
+
     def write_training_summary(self) -> None:
         """Pass on the end of an epoch."""
         for writer in () if self._is_silent else self._writers:

@@ -36,7 +36,7 @@ def resolve(variable: Edge, expand: Callable[[Node], Node] = rewritten) -> Edge:
 
 def constant_elements(variable: Edge) -> Leaf | None:
     """The constant that has the elements of a variable, in their order but maybe in another shape; None without one."""
-    while (owner := producer(variable := resolve(variable))) is not None and owner.primitive.name == "Reshape":
+    while (owner := producer(variable := resolve(variable))) is not None and owner.primitive.keeps_elements:
         variable = owner.node_inputs[0]
     return variable if isinstance(variable, Leaf) and variable.is_constant else None
 
