@@ -66,13 +66,28 @@ def with_empty_sequences():
     return z, minibatch, y
 
 
+def mean_over_unpacked_steps():
+    x, y = C.sequence.input_variable(5), C.input_variable(3)
+    steps = C.sequence.unpack(x, 0, True)
+    pooled = C.reduce_mean(C.layers.Dense(4, C.tanh, input_rank=1)(steps), 0)  # over the longest of the whole minibatch
+    z = C.layers.Dense(3)(C.reshape(pooled, (-1,)))
+
+    def minibatch(rng, n):
+        lengths = [*rng.integers(1, 5, n - 1), rng.integers(5, 9)]
+        return {x: [rng.standard_normal((k, 5)).astype(np.float32) for k in lengths], y: np.eye(3)[[0] * n]}
+
+    return z, minibatch, y
+
+
 def over_the_batch():
     x, y = C.input_variable(5), C.input_variable(3)
     z = C.layers.Dense(3)(x - C.reduce_mean(x, axis=C.Axis.default_batch_axis()))
     return z, lambda rng, n: {x: rng.standard_normal((n, 5)), y: np.eye(3)[rng.integers(0, 3, n)]}, y
 
 
-NETWORKS = {f.__name__: f for f in (dense, dropout, normalized, recurrent, with_empty_sequences, over_the_batch)}
+NETWORKS = {f.__name__: f for f in (
+    dense, dropout, normalized, recurrent, with_empty_sequences, mean_over_unpacked_steps, over_the_batch,
+)}
 
 
 def train(network):

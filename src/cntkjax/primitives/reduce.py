@@ -244,6 +244,7 @@ class ReduceElements(Primitive):
         reduction, value = attrs["reductionOpName"], x.padding
         return (
             (reduction == "Sum" and value == 0)
+            or (reduction == "Mean" and value == 0 and x.is_masked)
             or (reduction in ("Max", "LogSum") and value <= -FAR)
             or (reduction == "Min" and value >= FAR)
         )
@@ -333,6 +334,9 @@ class ReduceElements(Primitive):
             count = count.reshape(count.shape[0], *(1,) * (data.ndim - lead)) if count.ndim else count
             wide = jnp.promote_types(data.dtype, jnp.float32)
             y = y * (cells / jnp.maximum(count, 1).astype(wide)).astype(data.dtype)
+        if reduction == "Mean" and (extent := ctx.extent(0, data.ndim)) is not None:
+            axis, longest = extent
+            y = y * (data.shape[axis] / jnp.maximum(longest, 1).astype(y.dtype))
         return _squeezed(attrs, y, dynamic, dimensions)
 
 

@@ -422,8 +422,18 @@ class UnpackSequenceOp(Primitive):
         if not layout.full:
             padding = jnp.asarray(attrs["sequenceUnpackPaddingValue"], data.dtype)
             data = jnp.where(mask.reshape(*mask.shape, *(1,) * (data.ndim - 2)), data, padding)
+        if ctx.masks and not layout.full:
+            # What is masked later repeats the last step, so that neither it nor its gradient is less finite than that.
+            data, mask = (_last_repeated(a, layout.longest) for a in (data, mask))
         outputs = [data, mask.astype(data.dtype)]
         return [Traced(d, (BATCH,)) for d in outputs[: 1 if attrs["sequenceUnpackSuppressMaskOutput"] else 2]]
+
+
+def _last_repeated(data: Array, longest: Array) -> Array:
+    """The last of these steps from there on. Shapes: data [batch, time, *shape]."""
+    last = lax.dynamic_index_in_dim(data, jnp.maximum(longest - 1, 0), 1)
+    steps = jnp.arange(data.shape[1]).reshape(-1, *(1,) * (data.ndim - 2))
+    return jnp.where(steps < longest, data, lax.stop_gradient(last))
 
 
 def _without_steps(op: str, x: Edge) -> Shape:

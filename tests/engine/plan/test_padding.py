@@ -8,7 +8,7 @@ from cntkjax import layers as L
 from cntkjax.engine.plan.plan import Plan
 from cntkjax.engine.run.program_cache import programs
 
-e = C.sequence.input_variable(3, sequence_axis=C.Axis("encoder"))
+e = C.sequence.input_variable(3, sequence_axis=C.Axis("encoder"), needs_gradient=True)
 d = C.sequence.input_variable(4)
 o = C.sequence.input_variable(3, sequence_axis=C.Axis("others"))
 steps, unpacked_mask = C.sequence.unpack(e, 0).outputs
@@ -19,6 +19,15 @@ def attention_mean(far):
     """A softmax-weighted mean over the steps, with a mask that puts `far` into the padding."""
     weights = C.softmax(C.element_select(mask, C.times(steps, np.ones((3, 1), np.float32)), far), axis=0)
     return C.reduce_sum(weights * steps, axis=0)
+
+
+def in_a_loop():
+    """Attention to all steps that looks at its last result."""
+    result = C.placeholder(())
+    before, keys = C.sequence.past_value(result, 0.5), C.sequence.broadcast_as(steps, d)
+    weights = C.softmax(C.reduce_sum(keys * before, 1), 0)
+    loop = C.tanh(before + C.reduce_sum(weights * C.exp(keys), C.Axis.all_static_axes()) / 9)
+    return C.sequence.last(loop.replace_placeholders({result: loop.output}))
 
 
 INDEPENDENT = {
@@ -32,12 +41,37 @@ INDEPENDENT = {
         C.reduce_sum(C.reshape(mask, (-1,)) * C.reshape(C.reduce_sum(steps, 1), (-1,))),
     "largest logarithm of softmax": C.reduce_max(C.log_softmax(C.element_select(mask, steps, -1e30), 0), 0),
 }
-DEPENDENT = {
-    "the array": C.combine([steps]), "the mask": C.combine([unpacked_mask]), "mean": C.reduce_mean(steps, 0),
-    "maximum": C.reduce_max(steps, 0), "softmax": C.softmax(steps, 0), "sum of others": C.reduce_sum(steps + 1, 0),
-    "a mask that is not far": attention_mean(-5.0),
+MASKED = {
+    "mean": C.reduce_mean(steps, 0), "mean over all axes": C.reduce_mean(C.exp(steps)),
+    "maximum": C.reduce_max(steps, 0), "minimum": C.reduce_min(C.abs(steps) + 1, 0),
+    "logarithm of a sum of exponentials": C.reduce_log_sum_exp(steps, 0),
+    "sum of others": C.reduce_sum(steps + 1, 0), "a mask that is not far": attention_mean(-5.0),
     "softmax of each step, unmasked": C.reduce_sum(C.softmax(steps, 1), 0),
-    "along another axis": C.reduce_sum(steps, 1),
+    "sum over softmax": C.reduce_sum(C.softmax(steps, 0) * C.exp(steps), 0),
+    "sum over logarithms of softmax": C.reduce_sum(C.log_softmax(steps, 0) * steps, 0),
+    "product over the steps": C.times(C.reshape(C.reduce_sum(C.exp(steps), 1), (-1,)), steps + 1),
+    "norms": C.reduce_sum(C.sqrt(C.reduce_sum(C.square(steps), 1)), 0),
+    "in a loop": in_a_loop(),
+}
+# CNTK 2.7: the sum of the output for each sequence, and the sum of the absolute gradients of its steps.
+OF_CNTK = {
+    "mean": ([0.25708, 0.08224], [3, 2.4]),
+    "mean over all axes": ([1.362616, 1.242627], [1.36262, 1.04263]),
+    "maximum": ([2.244197, 2.242948], [3, 3]),
+    "minimum": ([4.329464, 3.0], [2, 0]),
+    "logarithm of a sum of exponentials": ([5.683524, 5.464862], [3, 2.51221]),
+    "sum of others": ([16.2854, 15.411198], [15, 12]),
+    "a mask that is not far": ([1.336368, 1.443896], [3.41359, 3.54464]),
+    "softmax of each step, unmasked": ([5.0, 5.0], [0, 0]),
+    "sum over softmax": ([5.288596, 4.952963], [5.7949, 5.27015]),
+    "sum over logarithms of softmax": ([4.680405, 5.291626], [27.1322, 21.5095]),
+    "product over the steps": ([77.081039, 67.485512], [138.399, 105.404]),
+    "norms": ([6.101769, 4.899374], [7.73682, 6.11726]),
+    "in a loop": ([0.876189, 0.868621], [0.211117, 0.224159]),
+}
+DEPENDENT = {
+    "the array": C.combine([steps]), "the mask": C.combine([unpacked_mask]), "softmax": C.softmax(steps, 0),
+    "product": C.reduce_prod(steps, 0), "along another axis": C.reduce_sum(steps, 1),
     "a product with a fixed size": C.times(np.ones((4, 5), np.float32), steps),
     "a sum of products with a fixed size": C.reduce_sum(steps * np.ones((5, 1), np.float32), 0),
     "a sum of products with other sequences": C.reduce_sum(steps * C.sequence.unpack(o, 0, True), 0),
@@ -45,9 +79,10 @@ DEPENDENT = {
 }
 
 
-@pytest.mark.parametrize("name", [*INDEPENDENT, *DEPENDENT])
-def test_whether_an_output_depends_on_padding(name):
-    assert Plan((INDEPENDENT | DEPENDENT)[name].outputs).depends_on_padding == (name in DEPENDENT)
+@pytest.mark.parametrize("name", [*INDEPENDENT, *MASKED, *DEPENDENT])
+def test_whether_an_output_depends_on_padding_and_needs_masks(name):
+    masks = Plan((INDEPENDENT | MASKED | DEPENDENT)[name].outputs).masks
+    assert masks == {} if name in INDEPENDENT else masks is None if name in DEPENDENT else masks
 
 
 @pytest.mark.parametrize("name", INDEPENDENT)
@@ -68,6 +103,50 @@ def test_more_padding_changes_no_value_and_needs_no_other_program(name):
     np.testing.assert_allclose(padded, evaluated(short, long), rtol=1e-5)
     programs.clear()
     np.testing.assert_allclose(padded, evaluated(short, short), rtol=1e-5)
+
+
+def wave(n):
+    return np.sin(np.arange(3 * n, dtype=np.float32)).reshape(n, 3)
+
+
+def run_padded(name, compute):
+    """What `compute` returns for sequences of 5 and 4 steps, in a program for longer ones."""
+    f = C.reduce_sum(MASKED[name])
+    feeds = {e: [wave(9), wave(6)], d: [np.ones((2, 4), np.float32)] * 2}
+    compute(f, {v: feeds[v] for v in f.arguments})
+    before = sum(len(p.executables) for p in programs)
+    result = compute(f, {v: feeds[v] for v in f.arguments} | {e: [wave(5), wave(4)[::-1]]})
+    assert sum(len(p.executables) for p in programs) == before
+    return result
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_masked_values_are_those_of_cntk_in_a_program_for_longer_sequences(name):
+    values = run_padded(name, lambda f, feeds: f.eval(feeds))
+    np.testing.assert_allclose(np.ravel(values), OF_CNTK[name][0], rtol=5e-6)
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_gradients_through_masks_are_those_of_cntk(name):
+    gradients = run_padded(name, lambda f, feeds: f.grad(feeds, wrt=[e]))
+    sums = [np.abs(np.asarray(g)).sum() for g in gradients]
+    np.testing.assert_allclose(sums, OF_CNTK[name][1], rtol=1e-5, atol=1e-6)
+
+
+def test_steps_beyond_the_longest_are_as_finite_as_those_within():
+    offset = C.parameter(3)
+    f = C.reduce_sum(C.reduce_mean(C.sqrt(C.abs(steps + offset)), 0))
+    f.grad({e: [np.ones((9, 3), np.float32), np.ones((7, 3), np.float32)]}, wrt=[offset])
+    gradient = f.grad({e: [np.ones((7, 3), np.float32)] * 2}, wrt=[offset])
+    np.testing.assert_allclose(gradient, [1, 1, 1], rtol=1e-6)
+
+
+def test_sequences_that_are_computed_are_unpacked_to_the_longest_of_them_as_in_cntk():
+    condition = C.sequence.input_variable(1, sequence_axis=e.dynamic_axes[1])
+    f = C.reduce_sum(C.exp(C.sequence.unpack(C.sequence.gather(e, condition), 0, True)), 0)
+    kept = [np.float32([[1], [0], [1], [0], [0]]), np.float32([[1], [0], [0], [0]])]
+    values = f.eval({e: [np.ones((5, 3), np.float32), np.ones((4, 3), np.float32)], condition: kept})
+    np.testing.assert_allclose(values[..., 0].ravel(), [5.4365635, 3.7182817], rtol=1e-6)  # those of CNTK 2.7
 
 
 def test_lengths_of_other_sequences_are_rounded_up_even_if_outputs_depend_on_padding():

@@ -32,6 +32,20 @@ def test_sparse_samples_are_padded_to_a_common_number_of_elements():
     assert one_hot.is_one_hot and shape_key(one_hot) != shape_key(packed)
 
 
+def test_one_hot_samples_take_the_form_that_others_need_once_there_is_such_a_program():
+    x = C.input_variable(4, is_sparse=True)
+    plan = Plan([C.times(x, np.eye(4, dtype=np.float32)).output])
+
+    def packed(packer, array):
+        return packer.pack(plan, [Ragged(SparseRows.from_dense(np.float32(array)), None)], Memory()).arguments[0]
+
+    two, one = [[0, 1, 0, 0], [0, 0, 0, 0]], [[0, 0, 1, 0], [1, 0, 0, 0]]
+    assert packed(MinibatchPacker(plan), one).is_one_hot
+    packer = MinibatchPacker(plan)
+    assert not packed(packer, two).is_one_hot and not packed(packer, one).is_one_hot
+    np.testing.assert_array_equal(packed(packer, one).todense(), one)
+
+
 def test_equal_shapes_have_equal_signatures():
     x = C.sequence.input_variable(2)
     plan = Plan([C.sequence.reduce_sum(x).output])

@@ -53,6 +53,7 @@ class Layout:
     Shapes: row, start, length are int32 [size of the batch]; seq, position, mask are [time, rows].
     `simple`: sequence i is alone in row i, from step 0. `origin`, int32 [size], is set if sequences may be pieces of
     longer ones: the sequence of the previous minibatch that each one continues, or -1. `first`: as in `Batch`.
+    `longest_of_all` is set in a share of a minibatch, too: the longest sequence of the whole.
     """
 
     row: Array
@@ -64,6 +65,7 @@ class Layout:
     full: bool = field(default=False, metadata=STATIC)  # known to have no padding
     origin: Array | None = None
     first: AnyArray | np.integer | None = None
+    longest_of_all: AnyArray | np.integer | None = None
 
     @property
     def size(self) -> int:
@@ -99,6 +101,11 @@ class Layout:
     def mask(self) -> Array:
         """True for cells with a sample, False for padding."""
         return self._cells[2]
+
+    @property
+    def longest(self) -> Array:
+        """The number of steps of the longest sequence in the minibatch."""
+        return jnp.max(self.length) if self.longest_of_all is None else jnp.asarray(self.longest_of_all)
 
     def begin_together(self, reverse: bool) -> bool:
         """Whether in a loop over the steps, maybe from the last one, each row has one sequence from the first step on.

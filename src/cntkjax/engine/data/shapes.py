@@ -37,7 +37,7 @@ class Need(NamedTuple):
     """What a minibatch needs of a program's shapes.
 
     `number`: of sequences, or of samples without a sequence axis. `lengths`: for each sequence axis. `widths`: for each
-    argument the most elements of a sparse sample, rounded up, 0 if it is dense or one-hot.
+    argument the most elements of a sparse sample, rounded up, 0 if it is dense or one-hot (which fits any width).
     """
 
     number: int
@@ -165,6 +165,11 @@ class MinibatchSpace:
 
     def with_room(self, need: Need, seen: Sequence[Need]) -> MinibatchShape:
         """As `ShapeSpace.with_room`: exact for the first of minibatches that may all be alike."""
+        shape = self._with_room(need, seen)
+        wider = shape._replace(widths=tuple(map(max, zip(shape.widths, *(n.widths for n in seen), strict=True))))
+        return wider if self.work(wider) <= ROOM_COST * self.work(shape) else shape
+
+    def _with_room(self, need: Need, seen: Sequence[Need]) -> MinibatchShape:
         similar = [n for n in seen if n != need and self._are_similar(n, need)]
         if self.exact_batch or (need.is_uniform and (not similar or need in seen)):
             return self.tightest(need)

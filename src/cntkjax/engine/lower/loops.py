@@ -77,7 +77,7 @@ class ScannedLoop:
         axes = loop.delays[0].node_outputs[0].dynamic_axes
         initial, initial_sequences = _initial_variables(ctx, loop, env)
         invariants, sequences = _outside_values(ctx, loop, env, axes, initial, initial_sequences)
-        products, fused_scales = products_of(loop, invariants, sequences, layout.simple)
+        products, fused_scales = products_of(loop, invariants, sequences, layout.simple, ctx.masks)
         read = _read_variables(loop, initial, products, fused_scales)
         invariant_arrays = {v: ctx.array(x) for v, x in invariants.items() if v in read}
         hoisted = hoisted_products(ctx, products, invariants, sequences)
@@ -135,7 +135,8 @@ class ScannedLoop:
         outer = self.with_layouts(layout_arrays)
         step = LoopStep(self.loop.axis, seq, position, remaining, mask, time)
         ctx = Context(
-            outer.training, outer.batch, outer.layouts, outer.stream_of, product_dtype=outer.product_dtype, step=step
+            outer.training, outer.batch, outer.layouts, outer.stream_of, product_dtype=outer.product_dtype, step=step,
+            masks=outer.masks,
         )
         env: Environment = {
             v: Traced(d, self.invariants[v].axes)

@@ -21,6 +21,8 @@ def run_node(ctx: Context, node: Node, env: Environment) -> None:
     """Compute the outputs of one primitive node."""
     ctx.node, ctx.env = node, env
     operands = ctx.operands.get(node) or [env[resolve(v)] for v in node.node_inputs]
+    if node in ctx.masks:
+        operands = [_masked(ctx, i, v, ctx.masks[node].value) for i, v in enumerate(operands)]
     with jax.named_scope(node.name or node.primitive.name):
         try:
             results = compute(ctx, node, operands)
@@ -35,6 +37,18 @@ def run_node(ctx: Context, node: Node, env: Environment) -> None:
             )) from error
     for variable, result in zip(node.node_outputs, results, strict=True):
         env[variable] = result
+
+
+def _masked(ctx: Context, place: int, operand: Traced, value: float) -> Traced:
+    """An operand of the current node with a value beyond the longest sequence, if it has unpacked steps."""
+    data = ctx.array(operand)
+    extent = ctx.extent(place, data.ndim)
+    if extent is None:
+        return operand
+    axis, longest = extent
+    limit = float(jnp.finfo(data.dtype).max)
+    steps = jnp.arange(data.shape[axis]).reshape(-1, *(1,) * (data.ndim - 1 - axis))
+    return Traced(jnp.where(steps < longest, data, max(-limit, min(value, limit))), operand.axes)
 
 
 def compute(ctx: Context, node: Node, operands: Sequence[Traced]) -> list[Traced]:

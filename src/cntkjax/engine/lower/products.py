@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Container, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 
@@ -49,15 +49,15 @@ class Product:
 
 
 def products_of(
-    loop: Loop, invariants: Mapping[Edge, Traced], sequences: Collection[Edge], simple: bool
+    loop: Loop, invariants: Mapping[Edge, Traced], sequences: Collection[Edge], simple: bool, masked: Container[Node]
 ) -> tuple[dict[Node, Product], set[Node]]:
     """The products of a loop, and the nodes that need not be computed, as only products read them.
 
     A number that scales only operands of products, as a stabilizer's, scales the weights instead: once, not in every
     step, and its gradient is not summed over large arrays in every step. Of concatenated operands, those from outside
-    are multiplied before the loop, for all steps at once.
+    are multiplied before the loop, for all steps at once. Nodes with `masked` operands are computed like any others.
     """
-    finder = _ProductFinder(loop, invariants, sequences, simple)
+    finder = _ProductFinder(loop, invariants, sequences, simple, masked)
     return {node: finder.product(node) for node in finder.weights}, finder.fused
 
 
@@ -69,6 +69,7 @@ class _ProductFinder:
     invariants: Mapping[Edge, Traced]
     sequences: Collection[Edge]
     simple: bool
+    masked: Container[Node]
     fused: set[Node] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -103,7 +104,7 @@ class _ProductFinder:
 
         It may be one for each sequence, as for attention, in a `simple` grid, where each has a row of its own.
         """
-        if node.primitive.weight_operand is None:
+        if node.primitive.weight_operand is None or node in self.masked:
             return False
         weight = _weight_of(node)
         if weight not in self.invariants or self.invariants[weight].is_sparse:

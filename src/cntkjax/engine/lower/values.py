@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
@@ -15,9 +15,12 @@ from ..._typing import AnyArray, Array, DTypeLike, PyTree
 from ...graph.axis import Axis
 from ...graph.errors import AxisError, explain
 from ...graph.function import Node
+from ...graph.shape import FREE
 from ...graph.variable import Edge, Leaf
 from ..data.layout import Batch, Layout
 from ..data.sparse import Sparse, dense
+from ..plan.padding import Mask
+from ..plan.parts import resolve
 
 Axes = tuple[Axis, ...]
 
@@ -81,6 +84,7 @@ class Context:
     carried_out: dict[Node, Array] = field(default_factory=dict)  # and in this one
     operands: dict[Node, list[Traced]] = field(default_factory=dict)  # of nodes whose operands are replaced
     total: Callable[[Any], Any] = _itself  # the sum over the shares of the minibatch that other devices compute
+    masks: Mapping[Node, Mask] = field(default_factory=dict)  # of operands; see `plan.padding`
     looped_nodes: int = 0  # in all loops of the plan
     product_dtype: DTypeLike | None = None  # of products with weights in mixed precision; None: that of their operands
 
@@ -108,6 +112,17 @@ class Context:
                 fix="give a sequence input of the graph this axis, or use that of an input",
             ))
         return self.layouts[axis]
+
+    def extent(self, place: int, ndim: int) -> tuple[int, Array] | None:
+        """Which dimension of an operand's data has unpacked steps, and their number, if the node masks those beyond.
+
+        `place`: of the operand of the current node; `ndim`: that of its data.
+        """
+        mask = None if self.node is None else self.masks.get(self.node)
+        if mask is None or self.node is None or (layout := self.layout((mask.axis,))).full:
+            return None
+        shape = resolve(self.node.node_inputs[place]).shape
+        return (ndim - len(shape) + shape.index(FREE), layout.longest) if FREE in shape else None
 
     def mask(self, axes: Axes) -> Array:
         """True for samples, False for padding. Shapes: the dynamic dimensions of data with these axes."""

@@ -1,15 +1,20 @@
 """Whether any output depends on how far unpacked sequences are padded: if not, their lengths may be rounded up.
 
+Unpacked sequences are as long as the longest of the minibatch. A program for longer ones has steps beyond that.
+
 Unpacking turns sequences into arrays and pads the shorter ones. The value in that padding is propagated through the
 graph, as far as operations define their own (`Primitive.padding_value`). In attention, for example, a score in the
-padding is -1e30, its exponential is 0, and so is what it contributes to a sum. Where steps meet a dimension of another
-operand (`Primitive.facing_sizes`) that does not grow with them, their number has to be that of the longest sequence.
+padding is -1e30, its exponential is 0, and so is what it contributes to a sum. Otherwise the steps beyond the longest
+sequence are masked where an operation would mix them with others: a value is put there that adds nothing. Where steps
+meet a dimension of another operand (`Primitive.facing_sizes`) that does not grow with them, or are an output, their
+number has to be that of the longest sequence.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,12 +31,14 @@ ANYTHING = float(np.nan)  # a value in padding of which nothing is known; it equ
 class PaddedOperand:
     """An operand, and the value in the padding of its steps; None if it has no axis of unpacked steps.
 
-    `unpacked_axis`: the sequence axis whose steps they are.
+    `unpacked_axis`: the sequence axis whose steps they are. `is_masked`: a mask puts the value there, so that the
+    operation can tell how many steps there are.
     """
 
     variable: Edge
     padding: float | None
     unpacked_axis: Axis | None = None
+    is_masked: bool = False
 
     @property
     def has_steps(self) -> bool:
@@ -56,30 +63,61 @@ class PaddedOperand:
         return any(axis in (self.step_axis, Axis.all_static_axes()) for axis in axes)
 
 
-def depends_on_padding(nodes: Iterable[tuple[Node, Sequence[Edge]]], outputs: Sequence[Edge]) -> bool:
-    """True if an output may depend on the number of steps to which sequences are padded.
+class Mask(NamedTuple):
+    """What operands of a node get beyond the longest sequence along an axis."""
+
+    value: float
+    axis: Axis
+
+
+def masks(nodes: Sequence[tuple[Node, Sequence[Edge]]], outputs: Sequence[Edge]) -> dict[Node, Mask] | None:
+    """With which masks no output depends on the number of steps to which sequences are padded; None if there are none.
 
     `nodes` are those of a plan with their operands, in the order of computation.
+    """
+    if not _depends_on_padding(nodes, outputs, None):
+        return {}
+    found: dict[Node, Mask] = {}
+    return None if _depends_on_padding(nodes, outputs, found) else found
+
+
+def _depends_on_padding(
+    nodes: Iterable[tuple[Node, Sequence[Edge]]], outputs: Sequence[Edge], masked: dict[Node, Mask] | None
+) -> bool:
+    """True if an output may depend on the number of steps. `masked` gets the masks that are needed; None: none may be.
+
+    With masks nothing is known of the steps beyond the longest sequence: they repeat the last one within it.
     """
     known: dict[Edge, PaddedOperand] = {}
     for node, operands in nodes:
         primitive, attributes, output = node.primitive, node.node_attributes, node.node_outputs[0]
         if primitive.unpacks_sequences:
             for v, value in zip(node.node_outputs, primitive.unpacked_padding(attributes), strict=False):
-                known[v] = PaddedOperand(v, value, operands[0].sequence_axis)
+                known[v] = PaddedOperand(v, ANYTHING if masked is not None else value, operands[0].sequence_axis)
         elif any(FREE in v.shape for v in operands):
             padded = [known.get(v, PaddedOperand(v, None)) for v in operands]
             axes = {v.unpacked_axis for v in padded if v.has_steps}
             if any(v.has_steps and v.padding is None for v in padded) or len(axes) > 1:
                 return True
-            if _steps_face_others(node, padded):
+            if _steps_face_others(node, padded) or output.shape.count(FREE) > 1:
                 return True
-            if FREE in output.shape:
-                value = primitive.padding_value(attributes, padded)
-                if value is None or output.shape.count(FREE) > 1:
-                    return True
-                known[output] = PaddedOperand(output, value, axes.pop())
-            elif not primitive.ignores_padding(attributes, padded):
+            (axis,) = axes
+            for neutral in (None,) if masked is None else (None, 0.0, -FAR, FAR):
+                operands_with = padded if neutral is None else [
+                    replace(v, padding=neutral, is_masked=True) if v.has_steps else v for v in padded
+                ]
+                if FREE in output.shape:
+                    value = primitive.padding_value(attributes, operands_with)
+                    if value is None:
+                        continue
+                    known[output] = PaddedOperand(output, value, axis)
+                elif not primitive.ignores_padding(attributes, operands_with):
+                    continue
+                if masked is not None and neutral is not None:
+                    assert axis is not None
+                    masked[node] = Mask(neutral, axis)
+                break
+            else:
                 return True
     return any(v in known for v in outputs)
 

@@ -17,7 +17,7 @@ from ...graph.variable import Edge, Leaf, producer
 from .components import parts_of
 from .early_exit import fuse_early_exit
 from .indices import Indices, indices_of
-from .padding import depends_on_padding
+from .padding import Mask, masks
 from .partition import Stage, partition
 from .parts import Loop, Part, nodes_of, outputs_of, resolve
 from .side_by_side import side_by_side
@@ -162,9 +162,9 @@ class Plan:
         return fed & axes if fed >= axes else fed
 
     @cached_property
-    def depends_on_padding(self) -> bool:
-        """True if an output may depend on the length of these arrays: not if reductions ignore their padding."""
-        return depends_on_padding(((n, [resolve(v) for v in n.node_inputs]) for n in self.nodes), self.outputs)
+    def masks(self) -> dict[Node, Mask] | None:
+        """With which masks no output depends on how long these arrays are padded; None if one does all the same."""
+        return masks([(n, [resolve(v) for v in n.node_inputs]) for n in self.nodes], self.outputs)
 
     # ---- indices
     @cached_property
@@ -258,7 +258,8 @@ class Plan:
             tuple(describe(v) for v in (*self.leaves, *self.arguments)),
             tuple(node_structure(n, number, describe) for n in self.nodes),
             tuple(number[v] for v in self.outputs),
-            self.depends_on_padding,  # which depends on the values of constants
+            # Which depends on the values of constants.
+            None if self.masks is None else tuple((number[n.node_outputs[0]], m.value) for n, m in self.masks.items()),
         )
 
 

@@ -31,7 +31,7 @@ def make_context(
         seed, offset = random.keys[indices[node]]
         return jax.random.key(seed), offset
 
-    ctx = Context(training, batch, layouts, stream_of, looped_nodes=plan.looped_nodes)
+    ctx = Context(training, batch, layouts, stream_of, masks=plan.masks or {}, looped_nodes=plan.looped_nodes)
     if random is not None:
         ctx.random_numbers = {plan.random[i]: numbers for i, numbers in random.numbers.items()}
     ctx.carried_in = {n: v for n, v in zip(plan.delays, past, strict=False) if v is not None}

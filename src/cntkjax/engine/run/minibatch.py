@@ -100,7 +100,7 @@ class MinibatchPacker:
         self.has_batch = any(v.dynamic_axes for v in plan.arguments)
         traits = (
             AxisTraits(
-                axis in plan.loop_axes, plan.unpacks_sequences, axis in plan.unpacked_axes and plan.depends_on_padding
+                axis in plan.loop_axes, plan.unpacks_sequences, axis in plan.unpacked_axes and plan.masks is None
             )
             for axis in self.axes
         )
@@ -259,13 +259,16 @@ def _ends(sizes: np.ndarray, parts: int) -> list[int]:
 
 
 def _number_samples(shares: Sequence[PackedMinibatch]) -> None:
-    """Let each share know how many samples are in those before it."""
+    """Let each share know how many samples are in those before it, and the longest sequences of all."""
     before, samples_before = 0, [0] * len(shares[0].layouts)
+    longest = np.max([[layout.length.max() for layout in share.layouts] for share in shares], axis=0)
     for share in shares:
         assert share.batch is not None
         share.batch = replace(share.batch, first=np.int32(before))
-        firsts = zip(share.layouts, samples_before, strict=True)
-        share.layouts = [replace(layout, first=np.int32(first)) for layout, first in firsts]
+        share.layouts = [
+            replace(layout, first=np.int32(first), longest_of_all=np.int32(n))
+            for layout, first, n in zip(share.layouts, samples_before, longest, strict=True)
+        ]
         before += share.count
         samples_before = [n + int(g.length.sum()) for n, g in zip(samples_before, share.grids.values(), strict=True)]
 
@@ -405,11 +408,11 @@ def _check_longest(plan: Plan, feeds: Sequence[Feed]) -> None:
 def _pack_sparse(rows: SparseRows, index: np.ndarray, variable: Edge, width: int) -> Sparse:
     """The sparse samples with these indices, in the padded form that programs take.
 
-    `width`: the number of elements for which a sample has room, if they are not one-hot; 0: as many as it takes.
+    `width`: the number of elements for which a sample has room; 0: one-hot if they are, otherwise as many as it takes.
     """
     shape = filled(variable.shape, rows.width)
     assert shape is not None
-    if rows.is_one_hot:
+    if rows.is_one_hot and not width:
         return Sparse(rows.indices[index].astype(np.int32), None, shape, np.dtype(variable.dtype))
     width = width or _width_of(rows)
     counts = np.diff(rows.indptr)
@@ -436,7 +439,7 @@ def _sample_key(feed: Feed) -> Hashable:
     if not isinstance(feed, Ragged):
         return np.shape(feed)
     data = feed.data
-    return (data.width, data.is_one_hot) if isinstance(data, SparseRows) else data.shape[1:]
+    return data.width if isinstance(data, SparseRows) else data.shape[1:]
 
 
 def size_key(feed: Feed) -> Hashable:

@@ -39,7 +39,7 @@ def run(
     def stream_of(node: Node) -> tuple[Array, int]:
         return key, indices[node]
 
-    ctx = Context(training, batch, layouts, stream_of, looped_nodes=plan.looped_nodes)
+    ctx = Context(training, batch, layouts, stream_of, masks=plan.masks or {}, looped_nodes=plan.looped_nodes)
     env = {x.variable: Traced(x.grid(layouts), x.variable.dynamic_axes) for x in inputs}
     env |= {v: Traced(jnp.asarray(leaf, v.dtype), ()) for v, leaf in zip(plan.leaves, leaves, strict=True)}
     execute(plan, ctx, env)
