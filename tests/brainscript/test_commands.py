@@ -91,6 +91,46 @@ def test_train_test_and_write_give_the_numbers_of_cntk(run, tmp_path):
     ]
 
 
+UCI = """ readerType = "UCIFastReader" ; file = "$Out$/data.txt" ; miniBatchMode = partial ; prefetch = true
+    features = [ start = 1 ; dim = 2 ]
+    labels = [ start = 0 ; dim = 1 ; labelDim = 2 ; labelType = Category ; labelMappingFile = "$Out$/labels" ]
+"""
+
+
+def test_the_reader_of_uci_files_gives_the_numbers_of_cntk_s_text_format(run, tmp_path):
+    old = CONFIG.partition("reader = [")
+    at = old[2].index("]\n]") + 3
+    rows = re.findall(r"features (.*) \|labels \d (.)", (tmp_path / "data.ctf").read_text())
+    (tmp_path / "data.txt").write_text("".join(f"class{label} {numbers}\n" for numbers, label in rows))
+    (tmp_path / "labels").write_text("class0\nclass1\n")
+    (tmp_path / "a.cntk").write_text(f"{old[0]}reader = [{UCI}]\n{old[2][at + 1:]}")
+    status, log = run("command=Train:Test")
+    assert status == 0 and "WARNING" not in log, log
+    assert [loss for _, loss, *_ in epochs(log)] == pytest.approx(LOSSES, rel=1e-5)
+    _, log = run("command=Train", "makeMode=false", "reader=[miniBatchMode=full]")  # of 20, 20 and 10 samples
+    assert [samples for *_, samples in epochs(log)] == [40, 40, 40]
+    for reader, error in (
+        ("labels=[labelType=Regression]", "data.txt, line 1, columns 0 to 0: could not convert string to float"),
+        ("labels=[labelType=None]", "the reader has no input labels"),
+        ("labels=[dim=2]", "labels in reader: a label is in one column, but dim = 2; for numbers as labels give"),
+        ("features=[file=other.txt]", "reader needs blocks of streams with one file, such as features = ["),
+    ):
+        (tmp_path / "other.txt").write_text("0 1 2\n")
+        status, log = run("command=Test", f"reader=[{reader}]")
+        assert status == 1 and error in log, log
+
+
+def test_training_ends_at_its_last_checkpoint_if_it_is_to_have_fewer_epochs(run, tmp_path):
+    """As after an interrupt, if the epochs so far are enough."""
+    run("command=Train", "Train=[SGD=[keepCheckPointFiles=true]]")
+    for name in ("net.dnn", "net.dnn.ckp"):
+        (tmp_path / "models" / name).unlink()
+    status, log = run("command=Train", "Train=[SGD=[maxEpochs=2]]")
+    assert status == 0 and not epochs(log), log
+    values = [load_model(f"{tmp_path}/models/{name}").find_by_name("B1").value for name in ("net.dnn", "net.dnn.2")]
+    np.testing.assert_array_equal(*values)
+
+
 def test_parameters_are_written_once(run, tmp_path):
     nodes = "Write=[minibatchSize=20;outputNodeNames=B0:HLast]"
     status, log = run("command=Train:Write", "Train=[SGD=[maxEpochs=1]]", nodes)
@@ -228,7 +268,7 @@ def learned_bias(folder):
     (["Train=[action=trian]"], "; did you mean train?"),
     (["Train=[SGD=[maxEpochs=x]]"], "'x' is no number. maxEpochs takes a whole number"),
     (["Train=[action=createLabelMap]"], "createLabelMap is not supported: write a file with a label on each line"),
-    (["reader=[readerType=UCIFastReader]"], "UCIFastReader is not supported: convert the data to CNTK's text format"),
+    (["reader=[readerType=LibSVMBinaryReader]"], "LibSVMBinaryReader is not supported: convert the data to CNTK's"),
     (["reader=[input=[features=[dim=x]]]"], "dim is a whole number, not 'x'"),
     (["command=Test"], "there is no model"),
     (["Train=[SGD=[maxEpochs=many]]"], "column 23: 'many' is no number. maxEpochs takes"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -58,11 +57,6 @@ class Log:
         for middle in ("#" * _WIDTH, " " * _WIDTH, f" {text}".ljust(_WIDTH), " " * _WIDTH, "#" * _WIDTH):
             self.line(f"#{middle}#")
         self.line()
-
-    def arguments(self, arguments: Sequence[str]) -> None:
-        """The command line, and the folder."""
-        self.line(f"cntk {' '.join(arguments)}")
-        self.line(f"in {os.getcwd()}")
 
 
 @dataclass(frozen=True)

@@ -101,10 +101,8 @@ def _operands(node: Any) -> list[Any]:
 def _as_saved(found: dict[str, Variable], function: Function) -> Network:
     """The network of a model that another program has saved."""
     names = {id(variable): name for name, variable in found.items()}
-    inputs: dict[str, list[str]] = {}
-    for name, variable in found.items():
-        if variable.is_output:
-            inputs[name] = [names[id(each)] for each in _operands(variable.owner.root_function)]
+    inputs = {name: [names[id(each)] for each in _operands(variable.owner.root_function)]
+              for name, variable in found.items() if variable.is_output}
     operations = {name: kind_of(variable) for name, variable in found.items()}
     return Network(found, _guessed(function), operations, inputs)
 

@@ -159,6 +159,24 @@ def local_path(name: str) -> str:
     return name if os.path.exists(name) else name.replace("\\", os.sep)
 
 
+def find_file(name: str, place: Place) -> Path:
+    """A file of this name in the current folder, or beside the text that names it or those that include that.
+
+    Errors: ConfigError if there is none.
+    """
+    name, folders = local_path(name), [Path()]
+    at: Place | None = place
+    while at is not None:
+        folders.append(Path(at.text.name).parent)
+        at = at.text.origin
+    if (found := next((folder / name for folder in folders if (folder / name).is_file()), None)) is not None:
+        return found
+    near = Path(name).parent
+    others = sorted(each for each in os.listdir(near) if each.endswith(Path(name).suffix)) if near.is_dir() else []
+    hint = f"; in {near} there are {', '.join(others[:8])}" if others else ""
+    raise place.error((f"there is no file {name}" if name else "a file has to be named here") + hint)
+
+
 def new_file(name: str) -> Path:
     """The path of a file that is written; its folder is made. Errors: ConfigError if it is a folder itself."""
     path = Path(name)
@@ -173,4 +191,4 @@ def content_of(path: Path) -> str:
     return path.read_bytes().decode("utf-8-sig", errors="replace").replace("\r\n", "\n").replace("\r", "\n")
 
 
-__all__ = ["COMMAND_LINE", "ConfigError", "Place", "Text", "content_of", "local_path", "new_file"]
+__all__ = ["COMMAND_LINE", "ConfigError", "Place", "Text", "content_of", "find_file", "local_path", "new_file"]

@@ -5,7 +5,7 @@ from ..device import use_default_device
 from ..logging import TraceLevel, get_trace_level
 from ..tensor import ArrayMixin
 from ..variables import Record
-from . import deserializer, transforms
+from . import _uci, deserializer, transforms  # _uci: registers its format, which has no function in CNTK's API
 from ._cbf import CBFDeserializer
 from ._ctf import CTFDeserializer
 from ._ctf_writer import _is_tensor, sequence_to_cntk_text_format

@@ -93,15 +93,16 @@ class Checkpoints:
 
     def restore(self, epoch: int, trainer: Trainer, source: SessionSource) -> History:
         """Return to the checkpoint of an epoch; returns the history up to it. Errors: those of `resume`."""
+        path = f"{self._path}.{epoch}"  # also of the last one, if maxEpochs was larger before
         try:
-            state = trainer.restore_from_checkpoint(self.file(epoch))
+            state = trainer.restore_from_checkpoint(path)
         except ValueError as error:
-            error.add_note(f"{self.file(epoch)} is the checkpoint that training goes on from. If another network wrote "
+            error.add_note(f"{path} is the checkpoint that training goes on from. If another network wrote "
                            "it, or cntk itself did before its configuration became a program, change modelPath, or "
                            "remove the files of this one to begin anew")
             raise
         if _HISTORY not in state:
-            raise ValueError(f"checkpoint {self.file(epoch)!r} was not written by an SGD block: change modelPath")
+            raise ValueError(f"checkpoint {path!r} was not written by an SGD block: change modelPath")
         source.restore_from_checkpoint(state[_SOURCE])
         return History.from_text(state[_HISTORY])
 

@@ -144,6 +144,27 @@ def test_utterances_and_their_pieces_are_read_as_the_configuration_says(tmp_path
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
+def test_columns_are_read_as_the_configuration_says(folder, capfd):
+    rows = np.random.default_rng(5).normal(size=(24, 3)).round(3)
+    (folder / "data.csv").write_text("\n".join(",".join(map(str, row)) for row in rows))
+    (folder / "labels").write_text("a\nb\n")
+    (folder / "kinds.csv").write_text("\n".join(f"{a},{b},{'ab'[int(c > 0)]}" for a, b, c in rows))
+    reader = """reader = [ readerType = UCIFastReader ; file = "FILE" ; customDelimiter = ","
+                           x = [ start = 0 ; dim = 2 ] ; y = [ start = 2 ; dim = 1 ; OPTIONS ] ]"""
+    beginning = CONFIGURATION[: CONFIGURATION.index("reader = [")]
+    value = NDL.replace("y = Input(2)", "y = Input(1)").replace("(2, 2)", "(1, 2)")
+    value = value.replace("CrossEntropyWithSoftmax", "SquareError").replace("ErrorPrediction", "SquareError")
+    for builder, file, options in (
+        (NDL, "kinds.csv", "labelDim = 2 ; labelMappingFile = labels"), (value, "data.csv", "labelType = Regression"),
+    ):
+        text = beginning.replace("{builder}", builder) + reader.replace("FILE", file).replace("OPTIONS", options) + "]"
+        expected, found = trained_by_both(folder, capfd, text)
+        assert len(expected) == 2
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+        for written in folder.glob("model.dnn*"):
+            written.unlink()
+
+
 def test_images_are_read_as_the_configuration_says(folder, capfd):
     for i in range(6):
         pixels = np.random.default_rng(i).integers(0, 255, (8, 8, 3), np.uint8)

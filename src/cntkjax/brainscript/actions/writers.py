@@ -87,8 +87,7 @@ def block_writers(block: Block, reader: Block, stack: ExitStack) -> dict[str, Se
     if "writerType" not in block:
         raise block.missing("writerType")
     make = _WRITERS[block.choice("writerType", tuple(_WRITERS), "")]
-    inner = {entry.name: block.block(entry.name) for entry in block if entry.is_block}
-    return {name: make(each, reader, stack) for name, each in inner.items() if each is not None}
+    return {each.name: make(each, reader, stack) for each in block.inner()}
 
 
 __all__ = ["SequenceWriter", "block_writers"]

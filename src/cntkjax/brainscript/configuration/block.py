@@ -121,6 +121,10 @@ class Block:
         self._blocks |= {f"{name.lower()}[{i}]": block for i, block in enumerate(blocks)}
         return blocks
 
+    def inner(self) -> list[Block]:
+        """All blocks of this block itself."""
+        return [self.required_block(entry.name) for entry in self if entry.is_block]
+
     def path(self) -> str:
         """The names of the blocks, from the outermost, for messages."""
         return " in ".join(scope.name for scope in self.scopes() if scope.outer is not None) or self.name

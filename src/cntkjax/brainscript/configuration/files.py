@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ..source import COMMAND_LINE, Place, Text, content_of, local_path
+from ..source import COMMAND_LINE, Place, Text, content_of, find_file
 from .block import Block
 from .parsing import Entry, assignments
 
@@ -70,19 +69,4 @@ def read_file(name: str, place: Place, read: set[Path], root: Block, depth: int 
             yield entry
 
 
-def find_file(name: str, place: Place) -> Path:
-    """A file of this name in the current folder, or beside the text that names it.
-
-    Errors: ConfigError if there is none.
-    """
-    name = local_path(name)
-    for candidate in (Path(name), Path(place.original.text.name).parent / name):
-        if candidate.is_file():
-            return candidate
-    near = Path(name).parent
-    others = sorted(each for each in os.listdir(near) if each.endswith(Path(name).suffix)) if near.is_dir() else []
-    hint = f"; in {near} there are {', '.join(others[:8])}" if others else ""
-    raise place.error((f"there is no file {name}" if name else "a file has to be named here") + hint)
-
-
-__all__ = ["find_file", "load", "read_file"]
+__all__ = ["load", "read_file"]

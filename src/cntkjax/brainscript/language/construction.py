@@ -11,7 +11,7 @@ from ..nodes import NetNode, seeds
 from .evaluator import ScriptEvaluator, did_you_mean
 from .values import Applied, Array, Fields, Thunk, kind_of
 
-_TAGS = {role: role for role in ROLES} | {
+_TAGS = {role: role for role in ("", *ROLES)} | {
     "eval": "evaluation", "labels": "label", "features": "feature", "criteria": "criterion",
 }
 _MORE = {
@@ -73,8 +73,6 @@ class NodeMaker:
     def _tag(self, evaluator: ScriptEvaluator, record: Fields, operation: str, call: Applied) -> str:
         thunk = record.option("tag")
         tag = evaluator.force(thunk) if thunk is not None else ""
-        if tag == "":
-            return ""
         if tag not in _TAGS:
             raise call.error(f"there is no tag {tag!r}: {', '.join(ROLES)}")
         return _TAGS[tag]

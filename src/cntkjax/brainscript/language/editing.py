@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..models import kind_of, load_network
-from ..network import Network
 from ..nodes import NetNode, reachable, replaced
 from .values import Applied, Builtin, Fields, LoadedNetwork, Thunk
 
@@ -17,8 +17,12 @@ def editing_functions() -> list[Builtin]:
     return [Builtin("Load", _load), Builtin("Edit", _edit), Builtin("CloneFunction", _clone_function)]
 
 
-def loaded(network: Network) -> LoadedNetwork:
-    """A network as nodes of a description."""
+def loaded(path: str, failed: Callable[[str], Exception]) -> LoadedNetwork:
+    """The network of a file as nodes of a description. Errors: that of `failed` if it cannot be read."""
+    try:
+        network = load_network(path)
+    except (ValueError, OSError) as error:
+        raise failed(str(error)) from error
     nodes = {
         name: NetNode(network.operations.get(name, kind_of(variable)), name, [], {}, variable=variable)
         for name, variable in network.nodes.items()
@@ -36,10 +40,7 @@ def loaded(network: Network) -> LoadedNetwork:
 def _load(call: Applied) -> LoadedNetwork:
     (path,) = call.values()
     call.evaluator.expect(str, path, call.place, "the name of a model's file")
-    try:
-        return loaded(load_network(path))
-    except (ValueError, OSError) as error:
-        raise call.error(str(error)) from error
+    return loaded(path, call.error)
 
 
 def _edit(call: Applied) -> LoadedNetwork:

@@ -7,13 +7,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 from typing import Any, Protocol
 
 from ..building import Builder, network_of
 from ..network import ROLES, Network
 from ..nodes import NetNode
-from ..source import ConfigError, Place, Text, content_of, local_path
+from ..source import ConfigError, Place, Text, content_of, find_file
 from . import syntax
 from .construction import NodeMaker
 from .editing import editing_functions
@@ -59,17 +58,9 @@ def _library() -> tuple[frozenset[str], dict[str, syntax.Expression]]:
 
 
 def include_file(path: str, place: Place) -> Text:
-    """The text of an included file, in the current folder, or beside the texts that include it."""
-    path = local_path(path)
-    candidates = [Path(path)]
-    at: Place | None = place
-    while at is not None:
-        candidates.append(Path(at.text.name).parent / path)
-        at = at.text.origin
-    for candidate in candidates:
-        if candidate.is_file():
-            return Text(str(candidate), content_of(candidate), place)
-    raise place.error(f"there is no file {path}, in the current folder or beside {place.text.name}")
+    """The text of an included file. Errors: as of `find_file`."""
+    found = find_file(path, place)
+    return Text(str(found), content_of(found), place)
 
 
 def expanded(text: Text, scope: Scope | Mapping[str, Text]) -> Text:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from ..source import Place, Text
 from . import syntax
@@ -107,13 +108,18 @@ class _ScriptParser(Tokens):
         """``[i:first..last] = value``."""
         index = self.expect("name")
         self.expect(":")
+        bounds = self.bounds(opening)
+        self.expect("=")
+        body = self.expression()
+        return syntax.Range(name.place, *bounds, syntax.Lambda(name.place, (index.text,), {}, body, name.text))
+
+    def bounds(self, opening: Token) -> tuple[syntax.Expression, syntax.Expression]:
+        """``first..last]``."""
         first = self.operation(0)
         self.expect("..")
         last = self.operation(0)
         self.closing(opening)
-        self.expect("=")
-        body = self.expression()
-        return syntax.Range(name.place, first, last, syntax.Lambda(name.place, (index.text,), {}, body, name.text))
+        return first, last
 
     def parameters(self, opening: Token) -> tuple[tuple[str, ...], dict[str, syntax.Expression]]:
         """The parameters of a function, and the defaults of the optional ones."""
@@ -136,17 +142,13 @@ class _ScriptParser(Tokens):
 
     def expression(self) -> syntax.Expression:
         """Any expression; ``:`` binds loosest."""
-        self.depth += 1
-        if self.depth > DEPTH:
-            raise self.token.place.error(f"expressions are nested more than {DEPTH} deep here")
-        first = self.value()
-        if self.at(":"):
-            elements, place = [first], self.token.place
-            while self.accept(":"):
-                elements.append(self.value())
-            first = syntax.ArrayOf(place, tuple(elements), flat=True)
-        self.depth -= 1
-        return first
+        first = self.deeper(self.value)
+        if not self.at(":"):
+            return first
+        elements, place = [first], self.token.place
+        while self.accept(":"):
+            elements.append(self.deeper(self.value))
+        return syntax.ArrayOf(place, tuple(elements), flat=True)
 
     def value(self) -> syntax.Expression:
         """An expression without ``:``."""
@@ -157,7 +159,7 @@ class _ScriptParser(Tokens):
         return self.operation(0)
 
     def deeper(self, parse: Callable[..., syntax.Expression], *arguments: int) -> syntax.Expression:
-        """A part that may nest without brackets, counted like those in brackets."""
+        """A part that may nest; levels are counted."""
         self.depth += 1
         if self.depth > DEPTH:
             raise self.token.place.error(f"expressions are nested more than {DEPTH} deep here")
@@ -245,9 +247,8 @@ class _ScriptParser(Tokens):
         """``(expression)``, a record, or ``[| a ; b |]``."""
         if opening.text == "[|":
             return self.nested_array(opening)
-        self.depth += 1
-        found = self.expression() if opening.text == "(" else self.members(opening.place)
-        self.depth -= 1
+        parse = self.expression if opening.text == "(" else partial(self.members, opening.place)
+        found = self.deeper(parse)
         self.closing(opening)
         return found
 
@@ -262,15 +263,11 @@ class _ScriptParser(Tokens):
 
     def array(self, word: Token) -> syntax.Range:
         """``array[first..last] (function)``."""
-        opening = self.expect("[")
-        first = self.operation(0)
-        self.expect("..")
-        last = self.operation(0)
-        self.closing(opening)
+        bounds = self.bounds(self.expect("["))
         opening = self.expect("(")
         function = self.expression()
         self.closing(opening)
-        return syntax.Range(word.place, first, last, function)
+        return syntax.Range(word.place, *bounds, function)
 
 
 __all__ = ["Includer", "parse_expression", "parse_members"]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from ..language.editing import copied_leaf, loaded
 from ..language.evaluator import did_you_mean
 from ..language.networks import Description, Scope, expanded, include_file
-from ..models import function_of, load_network
+from ..models import function_of
 from ..ndl.building import chosen_statements, read_macros
 from ..ndl.evaluation import Frame, Run
 from ..ndl.reader import Reader, Section
@@ -125,10 +125,7 @@ class Editor:
 
     def load(self, command: EditLine) -> None:
         path = command.argument(0 if command.result else 1)
-        try:
-            found = loaded(load_network(path))
-        except (ValueError, OSError) as error:
-            raise command.error(str(error)) from error
+        found = loaded(path, command.error)
         roles = {role: [found.nodes[name] for name in found.roles[role]] for role in ROLES}
         self.enter(command.result or command.argument(0), NamedModel(dict(found.nodes), roles))
 

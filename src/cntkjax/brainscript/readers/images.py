@@ -14,12 +14,10 @@ _INTERPOLATIONS = ("nearest", "linear", "cubic", "lanczos")
 def image_reader(block: Block) -> Sequence[Any]:
     """The deserializer of an ImageReader block, whose blocks have the sizes of images or the number of labels."""
     streams = {}
-    for entry in block:
-        stream = block.block(entry.name) if entry.is_block else None
-        if stream is not None:
-            streams[entry.name] = _label(stream) or _image(stream, [
-                _crop(stream), _scale(stream), *_color(stream), *_mean(stream)
-            ])
+    for stream in block.inner():
+        streams[stream.name] = _label(stream) or _image(stream, [
+            _crop(stream), _scale(stream), *_color(stream), *_mean(stream)
+        ])
     return [ImageDeserializer(block.existing_file("file"), StreamDefs(**streams))]
 
 

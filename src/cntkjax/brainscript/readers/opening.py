@@ -19,7 +19,7 @@ from .files import FileSource, UtteranceSource
 from .images import image_deserializer, image_reader
 from .sentences import Corpus, SentenceSource
 from .speech import features, input_deserializers, labels, lattices, speech_deserializers
-from .text import binary_deserializer, text_deserializer
+from .text import binary_deserializer, text_deserializer, uci_deserializer
 from .words import SENTENCE_KEYS, SENTENCE_PARTS, language_corpus, understanding_corpus
 
 Deserializer = Callable[[Block], Sequence[Any]]
@@ -35,21 +35,18 @@ DESERIALIZERS: Mapping[str, Deserializer] = {
 }
 READERS: Mapping[str, Deserializer] = {
     "CNTKTextFormatReader": text_deserializer, "CNTKBinaryReader": binary_deserializer, "ImageReader": image_reader,
-    "HTKMLFReader": speech_deserializers, "HTKDeserializers": speech_deserializers,
+    "HTKMLFReader": speech_deserializers, "HTKDeserializers": speech_deserializers, "UCIFastReader": uci_deserializer,
 }
 CORPORA: Mapping[str, Callable[[Block], Corpus]] = {
     "LMSequenceReader": language_corpus, "LUSequenceReader": understanding_corpus,
 }
-_UNSUPPORTED = (
-    "UCIFastReader", "KaldiReader", "Kaldi2Reader", "LibSVMBinaryReader", "DSSMReader", "SparsePCReader",
-    "BinaryReader",
-)  # fmt: skip
+_OF_CNTK = ("KaldiReader", "Kaldi2Reader", "LibSVMBinaryReader", "DSSMReader", "SparsePCReader", "BinaryReader")
 _WITHOUT_EFFECT = (  # where they stand in public configurations
     "action", "beginSequence", "cacheBlockSize", "cacheIndex", "dim", "elementSize", "endSequence", "format",
     "hashSequenceKeys", "keepDataInMemory", "labelDim", "labelIn", "labelMappingFile", "labels", "labelType",
     "miniBatchMode", "mode", "module", "multiThreadedDeserialization", "nbrClass", "nbruttsineachrecurrentiter",
-    "numCPUThreads", "pageFilePath", "randomize", "randomizationWindow", "readAhead", "readerType", "readMethod",
-    "sectionType", "traceLevel", "truncationLength", "type", "unk", "useMersenneTwisterRand",
+    "numCPUThreads", "pageFilePath", "prefetch", "randomize", "randomizationWindow", "readAhead", "readerType",
+    "readMethod", "sectionType", "traceLevel", "truncationLength", "type", "unk", "useMersenneTwisterRand",
     "useNumericSequenceKeys", "verbosity", "wfile", "windowSize", "wordMap", "wrecords", "writerType", "wsize",
 )  # fmt: skip
 
@@ -153,17 +150,17 @@ def _kind(block: Block, key: str, kinds: Mapping[str, Deserializer]) -> Deserial
         return kind
     text = block.get(key)
     assert text is not None
-    if value.lower() in (name.lower() for name in _UNSUPPORTED):
+    names = [*kinds, *(CORPORA if kinds is READERS else ())]
+    if value in _OF_CNTK:  # no nearest name has its format
         raise text.at(0).error(f"{value} is not supported: convert the data to CNTK's text format, with rows such as "
                                "|features 0.5 2 |labels 0 1, and read them with CNTKTextFormatReader")
-    names = [*kinds, *(CORPORA if kinds is READERS else ())]
     raise text.at(0).unknown(f"there is no {key} {value}", value, names, f"there are {', '.join(names)}")
 
 
 def _reads_frames(block: Block) -> bool:
-    """Whether sequences are frames: that is HTKMLFReader's default."""
-    is_speech = block.own("deserializers") is None and block.text("readerType").lower().startswith("htk")
-    return block.flag("frameMode", is_speech and not block.flag("truncated", False))
+    """Whether sequences are frames: that is HTKMLFReader's default, and so are the rows of UCIFastReader."""
+    is_old = block.own("deserializers") is None and block.text("readerType").lower().startswith(("htk", "uci"))
+    return block.flag("frameMode", is_old and not block.flag("truncated", False))
 
 
 def _window(block: Block, deserializers: Sequence[Any]) -> dict[str, Any]:

@@ -36,10 +36,8 @@ def input_deserializers(make: Callable[[Block], Any], block: Block) -> Sequence[
 def _streams(block: Block) -> list[Block]:
     """The blocks of streams, which may stand in the blocks input and output."""
     streams: list[Block] = []
-    for entry in block:
-        inner = block.block(entry.name) if entry.is_block else None
-        if inner is not None:
-            streams += _streams(inner) if entry.name.lower() in _GROUPS else [inner]
+    for inner in block.inner():
+        streams += _streams(inner) if inner.name.lower() in _GROUPS else [inner]
     return streams
 
 

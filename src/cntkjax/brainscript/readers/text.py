@@ -1,4 +1,4 @@
-"""CNTKTextFormatReader and CNTKBinaryReader."""
+"""CNTKTextFormatReader, CNTKBinaryReader and UCIFastReader."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...io import CBFDeserializer, CTFDeserializer, StreamDef
+from ...sgd import ConfigError
 from ..configuration import Block
 
 _OPTIONS = ("maxErrors", "chunkSizeInBytes")
+_LABEL_TYPES = ("Category", "Regression", "None")
 
 
 def text_deserializer(block: Block) -> Sequence[Any]:
@@ -41,6 +43,32 @@ def binary_deserializer(block: Block) -> Sequence[Any]:
     return [description]
 
 
+def uci_deserializer(block: Block) -> Sequence[Any]:
+    """The deserializer of a UCIFastReader block, which has a block for each stream."""
+    streams = block.inner()
+    kinds = {each.name: each.choice("labelType", _LABEL_TYPES, "Category") for each in streams}
+    files = {each.existing_file("file") for each in streams}
+    if len(files) != 1:
+        raise ConfigError(f"{block.path()} needs blocks of streams with one file, such as features = [ start = 1 ; "
+                          "dim = 2 ] and labels = [ start = 0 ; dim = 1 ; labelDim = 2 ; labelMappingFile = ... ]")
+    options = {key: block.text(key) for key in ("customDelimiter", "customDecimalPoint") if block.get(key) is not None}
+    return [{"type": "UCIFastDeserializer", "file": files.pop(), **options, "input": {
+        each.name: _columns(each, kinds[each.name]) for each in streams if kinds[each.name] != "None"
+    }}]
+
+
+def _columns(stream: Block, kind: str) -> dict[str, Any]:
+    """The columns of a stream: of labels if it has a key of these, unless they are numbers to predict."""
+    start, dim = stream.integer("start", 0), stream.integer("dim", 1)
+    if kind == "Regression" or not any(key in stream for key in ("labelDim", "labelMappingFile", "labelType")):
+        return {"start": start, "dim": dim}
+    if dim != 1:
+        raise ConfigError(f"{stream.path()}: a label is in one column, but dim = {dim}; for numbers as labels give "
+                          "labelType = Regression")
+    return {"start": start, "labelDim": stream.integer("labelDim"),
+            "labelMappingFile": stream.existing_file("labelMappingFile")}
+
+
 def _streams(inputs: Block) -> Iterator[tuple[str, str, Block]]:
     """The name of each stream, that in the file, and its block."""
     for entry in inputs:
@@ -48,4 +76,4 @@ def _streams(inputs: Block) -> Iterator[tuple[str, str, Block]]:
         yield entry.name, stream.text("alias") if "alias" in stream else entry.name, stream
 
 
-__all__ = ["binary_deserializer", "text_deserializer"]
+__all__ = ["binary_deserializer", "text_deserializer", "uci_deserializer"]
