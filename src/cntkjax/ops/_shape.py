@@ -134,7 +134,7 @@ def flatten(x: Operand, axis: AxisLike | None = None, name: str = "") -> Functio
 
 @public_operation
 def swapaxes(x: Operand, axis1: AxisLike = 0, axis2: AxisLike = 1, name: str = "") -> Function:
-    """Swap two static axes.
+    """Swap two static axes. A negative axis before the first one is an axis of size 1.
 
     Shapes: [..., n, ..., m, ...] -> [..., m, ..., n, ...].
     Errors: AxisError for an axis that x does not have.

@@ -15,6 +15,7 @@ from ..graph.axis import ALL_AXES, ALL_STATIC, SEQUENCE
 from ..graph.function import Node
 from ..graph.shape import Shape
 from ..graph.variable import Leaf, outside
+from ..primitives.reshape import transposition
 from .tree import Expression, Layer, Op, member, refuse
 
 if TYPE_CHECKING:
@@ -184,15 +185,10 @@ def _reshape(body: Body, node: Node) -> Expression:
 
 @ports("TransposeAxes")
 def _transpose(body: Body, node: Node) -> Expression:
-    (x,), a = node.node_inputs, node.node_attributes
-    order = list(range(len(x.shape)))
-    if "axisVec" in a:
-        last = [len(order) + axis.static_axis_index() for axis in reversed(a["axisVec"])]
-        order[len(order) - len(last) :] = last
-    else:
-        one, two = (a[k].static_axis_index() for k in ("axis1", "axis2"))
-        order[one], order[two] = order[two], order[one]
-    return Op("transpose", (body.value(x),), {"order": (*range(body.lead(x)), *(body.lead(x) + i for i in order))})
+    (x,) = node.node_inputs
+    lead, order = body.lead(x), transposition(node.node_attributes, len(x.shape))
+    value = inserted(body.value(x), range(lead, lead + len(order) - len(x.shape)))
+    return Op("transpose", (value,), {"order": (*range(lead), *(lead + i for i in order))})
 
 
 @ports("Slice")

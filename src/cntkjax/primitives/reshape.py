@@ -164,6 +164,7 @@ class Squeeze(Primitive):
 class TransposeAxes(Primitive):
     """Two axes swapped, or all permuted. `axisVec` lists, from the last axis of the output on, the axes of the operand.
 
+    An axis to swap that is before the first one is one of size 1.
     Source: CNTK 2.7.
     """
 
@@ -174,25 +175,34 @@ class TransposeAxes(Primitive):
         """The dimensions in their new order; the attributes then count axes from the end."""
         (x,) = inputs
         for name in ("axis1", "axis2"):
-            if name in attrs:
+            if name in attrs and not _is_before_first(attrs[name], x):
                 attrs[name] = stored(self.name, attrs[name], x)
         if "axisVec" in attrs:
             attrs["axisVec"] = [stored(self.name, a, x) for a in attrs["axisVec"]]
-        return tuple(x.shape[i] for i in self._order(attrs, len(x.shape)))
-
-    def _order(self, attrs: Attrs, rank: int) -> list[int]:
-        order = list(range(rank))
-        if "axisVec" in attrs:
-            permuted = [rank + a.static_axis_index() for a in reversed(attrs["axisVec"])]
-            order[rank - len(permuted) :] = permuted
-        else:
-            first, second = (attrs[k].static_axis_index() for k in ("axis1", "axis2"))
-            order[first], order[second] = order[second], order[first]
-        return order
+        order = transposition(attrs, len(x.shape))
+        shape = (1,) * (len(order) - len(x.shape)) + x.shape
+        return tuple(shape[i] for i in order)
 
     def lower(self, attrs: Attrs, x: Array) -> Array:
         """jnp.transpose."""
-        return jnp.transpose(x, self._order(attrs, x.ndim))
+        order = transposition(attrs, x.ndim)
+        return jnp.transpose(x.reshape((1,) * (len(order) - x.ndim) + x.shape), order)
+
+
+def transposition(attrs: Attrs, rank: int) -> list[int]:
+    """The axes of a `TransposeAxes` node's operand in their new order; if these are more than its `rank`, axes of size
+    1 come before its first one."""
+    if "axisVec" in attrs:
+        permuted = [rank + a.static_axis_index() for a in reversed(attrs["axisVec"])]
+        return [*range(rank - len(permuted)), *permuted]
+    first, second = (attrs[k].static_axis_index() for k in ("axis1", "axis2"))
+    order = list(range(max(rank, -first, -second)))
+    order[first], order[second] = order[second], order[first]
+    return order
+
+
+def _is_before_first(axis: Axis, x: Edge) -> bool:
+    return axis.is_static_axis and bool(x.shape) and axis.static_axis_index() < -len(x.shape)
 
 
 @primitive("UnpackBatchAxis", 79)

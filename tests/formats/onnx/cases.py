@@ -110,6 +110,7 @@ CASES = [
     Case("squeeze", lambda x: C.squeeze(x, [1]), [n(B, 2, 1, 3)]),
     Case("transpose", lambda x: C.transpose(x, (2, 0, 1)), [n(B, 2, 3, 4)]),
     Case("swapaxes", lambda x: C.swapaxes(x, 0, 2), [n(B, 2, 3, 4)]),
+    Case("swapaxes_column", lambda x: C.swapaxes(x, -1, -2), [n(B, 3)]),
     Case("slice", lambda x: C.slice(x, [0, 1], [1, -3], [3, 0]), [n(B, 4, 5)]),
     Case("slice with strides", lambda x: C.slice(x, 1, 0, 5, 2), [n(B, 4, 5)]),
     Case("slice backwards", lambda x: C.slice(x, 1, 1, 4, -1), [n(B, 4, 5)]),

@@ -9,6 +9,7 @@ import numpy as np
 
 from ....graph.function import Node
 from ....graph.shape import is_known
+from ....primitives.reshape import transposition
 from .._onnx import INT64, element_type
 from .graph import END, ExportError, GraphWriter
 from .table import writes, writes_block
@@ -35,14 +36,9 @@ def _squeeze(w: GraphWriter, node: Node, x: str) -> str:
 @writes("TransposeAxes")
 def _transpose(w: GraphWriter, node: Node, x: str) -> str:
     (source,) = w.inputs(node)
-    lead, rank, attributes = w.lead(source), len(source.shape), node.node_attributes
-    order = list(range(rank))
-    if "axisVec" in attributes:
-        last = [rank + a.static_axis_index() for a in reversed(attributes["axisVec"])]
-        order[rank - len(last) :] = last
-    else:
-        one, two = (attributes[k].static_axis_index() for k in ("axis1", "axis2"))
-        order[one], order[two] = order[two], order[one]
+    lead, order = w.lead(source), transposition(node.node_attributes, len(source.shape))
+    if new := len(order) - len(source.shape):
+        x = w.unsqueeze(x, list(range(lead, lead + new)))
     return w.node("Transpose", [x], perm=[*range(lead), *(lead + i for i in order)])
 
 
