@@ -131,6 +131,15 @@ def test_training_ends_at_its_last_checkpoint_if_it_is_to_have_fewer_epochs(run,
     np.testing.assert_array_equal(*values)
 
 
+def test_a_log_that_cannot_be_written_goes_on_on_the_console(run, tmp_path):
+    """A full disk is no reason to end a training."""
+    (tmp_path / "log_Train.log").symlink_to("/dev/full")
+    status, log = run("command=Train", f"stderr={tmp_path}/log")
+    assert status == 0 and f"{tmp_path}/log_Train.log cannot be written, the log goes on here: No space left" in log
+    assert log.count("cntk configFile=a.cntk") == 1 and len(epochs(log)) == 3
+    assert (tmp_path / "models/net.dnn").is_file()
+
+
 def test_parameters_are_written_once(run, tmp_path):
     nodes = "Write=[minibatchSize=20;outputNodeNames=B0:HLast]"
     status, log = run("command=Train:Write", "Train=[SGD=[maxEpochs=1]]", nodes)

@@ -65,8 +65,7 @@ def run(arguments: Sequence[str], describes: bool = False) -> None:
     to_console = prefix in ("", "-")
     log = Log(timestamping=stamped) if to_console else Log.to_file(prefix, root.array("command"), stamped)
     try:
-        log.line(f"cntk {' '.join(arguments)}")
-        log.line(f"in {os.getcwd()}")
+        log.line(f"cntk {' '.join(arguments)}", f"in {os.getcwd()}")
         for warning in _misspelt(root):
             log.warn(warning)
         if root.flag("profilerEnabled", False) and workers.rank() == 0:

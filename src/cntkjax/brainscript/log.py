@@ -6,6 +6,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import SupportsFloat, TextIO
@@ -40,12 +41,24 @@ class Log:
         if self._stream is not None:
             self._stream.close()
 
-    def line(self, text: str = "") -> None:
-        """Write a line; on the console only worker 0 does."""
-        if self._stream is None and workers.rank():
-            return
-        stamp = f"{datetime.now():%m/%d/%Y %H:%M:%S}: " if self.timestamping and text else ""
-        print(stamp + text, file=self._stream or sys.stderr, flush=True)
+    def line(self, *texts: str) -> None:
+        """Write lines, an empty one if there is none; on the console only worker 0 does."""
+        for text in texts or ("",) if self._stream is not None or workers.rank() == 0 else ():
+            stamp = f"{datetime.now():%m/%d/%Y %H:%M:%S}: " if self.timestamping and text else ""
+            try:
+                print(stamp + text, file=self._stream or sys.stderr, flush=True)
+            except OSError as error:
+                self._go_on_without_file(error)
+                self.line(text)
+
+    def _go_on_without_file(self, error: OSError) -> None:
+        """Write the rest on the console: a full disk is no reason to end a training."""
+        file, self._stream = self._stream, None
+        if file is None:
+            raise error
+        with suppress(OSError):
+            file.close()
+        self.warn(f"{file.name} cannot be written, the log goes on here: {error.strerror}")
 
     def warn(self, text: str) -> None:
         """Write a warning."""
@@ -53,10 +66,8 @@ class Log:
 
     def headline(self, text: str) -> None:
         """A line in a frame, as before each command."""
-        self.line()
-        for middle in ("#" * _WIDTH, " " * _WIDTH, f" {text}".ljust(_WIDTH), " " * _WIDTH, "#" * _WIDTH):
-            self.line(f"#{middle}#")
-        self.line()
+        frame = ("#" * _WIDTH, " " * _WIDTH, f" {text}".ljust(_WIDTH), " " * _WIDTH, "#" * _WIDTH)
+        self.line("", *(f"#{middle}#" for middle in frame), "")
 
 
 @dataclass(frozen=True)
@@ -152,9 +163,8 @@ class TrainingLog(Observer):
     def begins(self, epoch: Epoch, momentum: float) -> None:
         """Log the rate and the momentum."""
         constant = -1 / math.log(momentum) if momentum else 0.0
-        self._log.line()
         self._log.line(
-            f"Starting Epoch {epoch.number}: learning rate per sample = {epoch.rate:f}  effective momentum = "
+            "", f"Starting Epoch {epoch.number}: learning rate per sample = {epoch.rate:f}  effective momentum = "
             f"{momentum**epoch.minibatch_size:f}  momentum as time constant = {constant:.1f} samples"
         )
         self._rate, self._began = epoch.rate, time.perf_counter()
@@ -164,8 +174,7 @@ class TrainingLog(Observer):
         before, loop = self._methods(epoch)
         if before:
             self._log.line(before)
-        self._log.line()
-        self._log.line(f"Starting minibatch loop{loop}.")
+        self._log.line("", f"Starting minibatch loop{loop}.")
         self._number, self._size, self._title, self._shown = epoch, size, title, time.perf_counter()
         self._whole, self._since = Sums(self._criteria), Sums(self._criteria)
 
@@ -224,8 +233,8 @@ class TrainingLog(Observer):
 
     def validated(self, sums: Sums) -> None:
         """Log the averages of the validation data."""
-        self._log.line(f"Final Results: Minibatch[1-{sums.minibatches}]: {sums.shown(perplexity=True)}")
-        self._log.line(f"Finished {self._name()}: [Validate] {sums.shown()}")
+        self._log.line(f"Final Results: Minibatch[1-{sums.minibatches}]: {sums.shown(perplexity=True)}",
+                       f"Finished {self._name()}: [Validate] {sums.shown()}")
 
     def chooses(self, best: Mapping[str, Epoch]) -> None:
         """Log which epochs are the best so far."""

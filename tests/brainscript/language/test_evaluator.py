@@ -24,6 +24,7 @@ def value(expression, members=""):
     ("if 'a' + 'b' == 'ab' then 1 else 2", 1), ("Mod (7, 4) + IntDiv (7, 4)", 4),
     ("Length (Replace ('a-b', '-', '--'))", 4),
     ("5 /* a ( comment */ - 2 // another )\n", 3),
+    ("if BS.Constants.IsNone (BS.Constants.None) && !BS.Constants.IsNone (0) then 1 else 2", 1),
 ])
 def test_expressions_of_numbers_have_the_values_of_the_language(expression, expected):
     assert value(expression) == expected

@@ -76,9 +76,7 @@ def run_command(block: Block, name: str, log: Log) -> None:
                 error.add_note(f"in the command {name}, {block.place}")
             raise
         seeds().last = int(summed(f"the end of {name}", [0 if workers.rank() else seeds().last])[0])
-        log.line()
-        log.line(f'Action "{action}" complete.')
-        log.line()
+        log.line("", f'Action "{action}" complete.', "")
 
 
 __all__ = ["ACTIONS", "run_command", "run_commands"]

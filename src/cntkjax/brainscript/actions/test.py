@@ -93,9 +93,9 @@ def _criteria(network: Network, command: Command) -> list[Criterion]:
     """The nodes that are evaluated: those that the block names, or all evaluation nodes and criteria."""
     names = named_nodes(network, command.block, "evalNodeNames")
     if not names:
-        log = command.log
-        log.line("evalNodeNames are not specified, using all the default evalnodes and training criterion nodes.")
-        log.line()
+        command.log.line(
+            "evalNodeNames are not specified, using all the default evalnodes and training criterion nodes.", ""
+        )
         names = [*network.roles["evaluation"], *network.roles["criterion"]]
     if not names:
         raise ConfigError("the model has no evaluation nodes and no criteria: name nodes in evalNodeNames")

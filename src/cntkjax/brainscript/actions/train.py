@@ -40,8 +40,7 @@ def train(command: Command) -> None:
             _remove(path)
         workers.barrier("removing old checkpoints")
     elif Path(path).is_file():
-        command.log.line(f"Final model exists: {path}")
-        command.log.line("No further training is necessary.")
+        command.log.line(f"Final model exists: {path}", "No further training is necessary.")
         return
     reader, piece = command.reader, minibatch_size(sgd or block)
     source = open_reader(reader, piece=piece, log=command.log)
@@ -52,8 +51,7 @@ def train(command: Command) -> None:
     names = _criteria(network, sgd or block)
     _describe(network, names, command)
     if line := initialization(settings):
-        command.log.line(line)
-        command.log.line()
+        command.log.line(line, "")
     if network.statistics:
         _precompute(network, command, piece)
     else:
@@ -133,10 +131,8 @@ def _network(command: Command, start: str) -> Network:
     else:
         command.log.line("Creating virgin network.")
         network = built(command)
-    command.log.line()
     device = "CPU" if use_default_device() == cpu() else "GPU"
-    command.log.line(f"Model has {len(network.nodes)} nodes. Using {device}.")
-    command.log.line()
+    command.log.line("", f"Model has {len(network.nodes)} nodes. Using {device}.", "")
     return network
 
 
@@ -158,17 +154,12 @@ def _describe(network: Network, names: list[Criterion], command: Command) -> Non
     if len(names) == 2:
         log.line(f"Evaluation criterion: {names[1].name} = {names[1].operation}")
     elif names[1:]:
-        log.line()
-        log.line("Evaluation criteria:")
-        for each in names[1:]:
-            log.line(f"\t{each.name} = {each.operation}")
-    log.line()
-    log.line()
+        log.line("", "Evaluation criteria:", *(f"\t{each.name} = {each.operation}" for each in names[1:]))
+    log.line("", "")
     parameters = dict(sorted(_parameters(network, names[0].name)))
     elements = sum(int(v.value.size) for v in parameters.values())
     log.line(f"Training {elements} parameters in {len(parameters)} out of {len(parameters)} parameter tensors and "
-             f"{_with_gradient(network, names[0].name, set(parameters))} nodes with gradient:")
-    log.line()
+             f"{_with_gradient(network, names[0].name, set(parameters))} nodes with gradient:", "")
     for name, parameter in parameters.items():
         dimensions = " x ".join(map(str, reversed(parameter.shape))) or "1"
         log.line(f"\tNode '{name}' (LearnableParameter operation) : [{dimensions}]")
@@ -190,16 +181,13 @@ def _with_gradient(network: Network, loss: str, parameters: set[str]) -> int:
 
 def _precompute(network: Network, command: Command, piece: int) -> None:
     log = command.log
-    log.line(f"Precomputing --> {len(network.statistics)} PreCompute nodes found.")
-    log.line()
+    log.line(f"Precomputing --> {len(network.statistics)} PreCompute nodes found.", "")
     roots = [name for role in ("criterion", "evaluation", "output") for name in network.roles[role]]
     for name in dict.fromkeys([*network.reached(roots), *network.statistics]):
         if name in network.statistics:
             log.line(f"\t{name} = {network.statistics[name][0]}()")
     precompute(network, open_reader(command.reader, once=True, shuffled=False, piece=piece))
-    log.line()
-    log.line("Precomputing --> Completed.")
-    log.line()
+    log.line("", "Precomputing --> Completed.", "")
 
 
 def _remove(path: str) -> None:

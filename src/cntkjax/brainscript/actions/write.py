@@ -41,8 +41,7 @@ def write(command: Command) -> None:
             samples = _written(values, minibatch, writers, network)
             command.log.line(f"Minibatch[{number}]: ActualMBSize = {samples}")
             total, number = total + samples, number + 1
-    command.log.line(where)
-    command.log.line(f"Total Samples Evaluated = {total}")
+    command.log.line(where, f"Total Samples Evaluated = {total}")
 
 
 def _writers(
