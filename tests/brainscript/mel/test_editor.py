@@ -95,13 +95,37 @@ def test_roles_and_gradients_are_properties(paths):
         SetProperty(ce, "criterion", false)
         err = ErrorPrediction(labels, L2.P, tag=eval)
         SetProperty(L1.Y, Output, true)
-        SetProperty(L1.W, ComputeGradient, false)
+        SetProperty(L1.*, needsGradient, false)  # issue 2027 of CNTK
     """)
     assert network.roles["criterion"] == []
     assert network.roles["evaluation"] == ["err"]
     assert network.roles["output"] == ["L2.P", "L1.Y"]
     assert network.nodes["L1.W"].is_constant
     np.testing.assert_array_equal(run(network, "L2.P"), run(paths[0], "L2.P"))
+
+
+def test_parameters_that_are_copied_learn_as_they_did_or_as_they_are_told(paths):
+    """Issue 2027 of CNTK: values of another model, whose first layer is frozen."""
+    network = edited(paths, f"""
+        SetProperty(L2.B, needsGradient, false)
+        o = LoadModel("{paths[1]}/old.dnn", format="cntk")
+        Copy(o.L1.*, m.L1.*, copy=value)
+        SetProperty(m.L1.*, needsGradient, false)
+        Copy(o.L2.*, m.L2.*, copy=value)
+    """)
+    learned = {name for name, variable in network.nodes.items() if variable.is_parameter}
+    assert learned == {"L2.W"} and network.nodes["L1.W"].is_constant and network.nodes["L2.B"].is_constant
+    np.testing.assert_array_equal(run(network, "L2.P"), run(paths[0], "L2.P"))
+
+
+def test_factors_of_learning_rates_are_copied(tmp_path):
+    text = NET.replace("W = Parameter(rows, cols)", "W = Parameter(rows, cols, learningRateMultiplier=0.5)")
+    network = build_network(Text("net.ndl", text), {})
+    function_of(network).save(str(tmp_path / "old.dnn"))
+    (tmp_path / "macros.ndl").write_text(MACROS)
+    freezing = "SetProperty(L1.W, needsGradient, false)"
+    copied = edited((network, tmp_path), f"{freezing}\nSetProperty(L2.W, needsGradient, true)")
+    assert network.rates == {"L1.W": 0.5, "L2.W": 0.5} and copied.rates == {"L2.W": 0.5}
 
 
 def test_a_criterion_is_removed_and_an_input_replaced(paths):

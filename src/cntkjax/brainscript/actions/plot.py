@@ -25,9 +25,7 @@ def graph(network: Network) -> Iterator[str]:
     names, roles = sorted(network.nodes, key=str.lower), network.roles
     parameters = [name for name in names if network.operations[name] == "LearnableParameter"]
     precomputed = [name for name in names if network.operations[name] in PRECOMPUTED]
-    yield " strict digraph {"
-    yield " rankdir = BT ;  "
-    yield " // special nodes "
+    yield from (" strict digraph {", " rankdir = BT ;  ", " // special nodes ")
     yield f' node [ shape = box     , color = gray , style = "filled, rounded"  ]; {_quoted(parameters)} ; '
     yield f" node [ shape = ellipse , color = red  , fillcolor = white ]; {_quoted(roles['feature'])} ; "
     yield f" node [ shape = diamond, color = brown, style = bold ] ;  {_quoted(roles['label'])} ; "
@@ -35,16 +33,14 @@ def graph(network: Network) -> Iterator[str]:
     yield (' node [ shape = box    , color = black, style = "dashed, filled",  fillcolor= limegreen ] ;'
            f"{_quoted(precomputed)} ; ")
     yield "   node [ shape = ellipse, color = blue, fillcolor = white, style = solid ];  "
-    yield " "
-    yield "// add labels and operation name"
+    yield from (" ", "// add labels and operation name")
     for name in names:
         yield f'  "{name}" [ label = "{name} {network.shown_shape(name)}\\n{network.operations[name]}" ] ;'
     yield from _ranked("source", roles["feature"])
     yield from _ranked("sink", [*roles["criterion"], *roles["output"], *roles["evaluation"]])
     for name, of in _edges(network, [*roles["criterion"], *roles["evaluation"], *roles["output"]]):
         yield f' "{name}" -> "{of}" ; '
-    yield " "
-    yield "}"
+    yield from (" ", "}")
 
 
 def _quoted(names: Iterable[str]) -> str:
@@ -52,9 +48,7 @@ def _quoted(names: Iterable[str]) -> str:
 
 
 def _ranked(rank: str, names: list[str]) -> Iterator[str]:
-    yield " subgraph {"
-    yield f" \t\t rank={rank} ;  {_quoted(names)}  "
-    yield "}"
+    yield from (" subgraph {", f" \t\t rank={rank} ;  {_quoted(names)}  ", "}")
 
 
 def _edges(network: Network, roots: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -129,12 +129,20 @@ def _parameters(outputs: Any, replacements: dict[int, NetNode], mode: str, path:
 
 def copied_leaf(node: NetNode, name: str, constant: bool | None = None) -> NetNode:
     """An input or parameter like another one; `constant`: whether it never learns (None: like the other one)."""
-    if node.variable is None:
-        options = dict(node.options)
-        if constant is not None:
-            options["learningRateMultiplier"] = 0.0 if constant else options.get("learningRateMultiplier", 1.0) or 1.0
-        return NetNode(node.operation, name, [], options, node.place, node.chain)
-    return NetNode(node.operation, name, [], {"copied": node.variable, "constant": constant}, node.place)
+    options = dict(node.options) | ({} if node.variable is None else {"copied": node.variable})
+    if "copied" in options:
+        options["constant"] = options.get("constant") if constant is None else constant
+    elif constant is not None:
+        options["learningRateMultiplier"] = 0.0 if constant else options.get("learningRateMultiplier", 1.0) or 1.0
+    return NetNode(node.operation, name, [], options, node.place, node.chain)
+
+
+def learns(node: NetNode) -> bool:
+    """Whether a parameter is learned."""
+    if "copied" in node.options and node.options["constant"] is not None:
+        return not node.options["constant"]
+    variable = node.options.get("copied", node.variable)
+    return node.options.get("learningRateMultiplier", 1.0) != 0 if variable is None else not variable.is_constant
 
 
 def _result(call: Applied, outputs: Any, results: dict[str, NetNode]) -> Any:
@@ -146,4 +154,4 @@ def _result(call: Applied, outputs: Any, results: dict[str, NetNode]) -> Any:
     return record
 
 
-__all__ = ["copied_leaf", "editing_functions", "loaded"]
+__all__ = ["copied_leaf", "editing_functions", "learns", "loaded"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from ..language.editing import copied_leaf, loaded
+from ..language.editing import copied_leaf, learns, loaded
 from ..language.evaluator import did_you_mean
 from ..language.networks import Description, Scope, expanded, include_file
 from ..models import function_of
@@ -199,9 +199,9 @@ class Editor:
         name, value = command.argument(1).lower(), command.argument(2).lower() in ("true", "1", "t", "yes")
         found = self.find(command.argument(0), command)
         if of_subtree:
-            found = {node.name: node for node in reachable(found.values()) if node.operation == "LearnableParameter"}
-        if name in ("computegradient", "needsgradient", "needgradient"):
-            for node in found.values():
+            found = {node.name: node for node in reachable(found.values())}
+        if name in ("computegradient", "needsgradient", "needgradient"):  # which nodes that compute do not have
+            for node in (each for each in found.values() if each.operation == "LearnableParameter"):
                 self.replace(node, copied_leaf(node, node.name, constant=not value))
         elif name in _PROPERTIES:
             nodes = self.model_at(command.place).roles[_PROPERTIES[name]]
@@ -265,7 +265,8 @@ class Editor:
         copies: dict[int, NetNode] = {}
         for key, (node, name) in nodes.items():
             if node.operation == "LearnableParameter" or not (values or node.operands()):
-                copies[key] = copied_leaf(node, name)
+                target = model.nodes.get(name) if values else None  # which learns as before
+                copies[key] = copied_leaf(node, name, None if target is None else not learns(target))
             elif not values:
                 copies[key] = NetNode(node.operation, name, None, node.options, node.place, variable=node.variable)
                 copies[key].originals = node.originals or node.operands()
