@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from benchmarks.scaling_model import Machine, Network
 
 PEAK, MEMORY, EFFICIENCY, KERNEL = 67e12, 3.35e12, 0.7, 4e-6  # H100 SXM: float32 operations and bytes a second; seconds
-_SHORTEST_COLUMN = 64  # as in cntkjax.parallel.quantization
 
 # A value is read or written about so often, in 4 bytes, by the two quantizations and what undoes them.
 H100 = Machine({"16": 8 * 4 / (EFFICIENCY * MEMORY), "1": 12 * 4 / (EFFICIENCY * MEMORY)})
@@ -42,9 +41,8 @@ def network(name: str, samples: int, seconds: float, shapes: Sequence[Shape]) ->
     """A network with parameters of these shapes; see `cntkjax.parallel.quantization` for what travels in 1 bit."""
     columns, small = 0, 0
     for shape in shapes:
-        rest = math.prod(shape[1:])
-        if len(shape) > 1 and max(shape[0], rest) >= _SHORTEST_COLUMN:
-            columns += min(shape[0], rest)
+        if shape[-1] > 1:
+            columns += math.prod(shape[:-1])
         else:
             small += math.prod(shape)
     return Network(name, samples, seconds, sum(map(math.prod, shapes)), columns, small)

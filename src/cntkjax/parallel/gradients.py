@@ -94,7 +94,6 @@ class GradientExchange:
         self, learners: Sequence[StepLearner], ways: Sequence[DataParallel | None], devices: Devices,
         sums_criteria: bool = True,
     ) -> None:
-        shapes = [p.shape for p in _in_1_bit(learners, ways)]
         self.devices, self.shares, self.learners, self.ways = devices, len(devices.local), learners, ways
         self.sums_criteria = sums_criteria
         self._processes = devices.processes if self.shares > 1 else None
@@ -108,7 +107,7 @@ class GradientExchange:
         self._exchanging: WeakKeyDictionary[Program, Program] = WeakKeyDictionary()
         self._gather = workers.gather if devices.count > self.shares else workers.alone
         self._running: deque[Array] = deque()  # a result of each step that may not have ended
-        self._errors = Cell(no_errors(shapes, devices.count))
+        self._errors = Cell(no_errors(_in_1_bit(learners, ways), devices.count))
         # How often minibatches had the same shapes on all workers, by these, and how often different ones, by "".
         self._met = Cell[Mapping[str, int]]({})
         self._is_open = Cell(False)
@@ -359,7 +358,7 @@ def _shape(gradient: Gradient) -> tuple[int, ...]:
     return (gradient.height, *gradient.values.shape[1:]) if isinstance(gradient, Rows) else gradient.shape
 
 
-def _replaced(items: Sequence[Array], places: Sequence[int], new: Sequence[Array]) -> list[Array]:
+def _replaced(items: Sequence[AnyArray], places: Sequence[int], new: Sequence[AnyArray]) -> list[AnyArray]:
     return [dict(zip(places, new, strict=True)).get(i, item) for i, item in enumerate(items)]
 
 

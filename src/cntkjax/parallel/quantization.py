@@ -3,23 +3,24 @@
 Source: Seide, Fu, Droppo, Li and Yu 2014, "1-Bit Stochastic Gradient Descent and its Application to Data-Parallel
 Distributed Training of Speech DNNs". A column travels as the signs of its values and two values that stand for the
 negative and the other ones: their means. What that leaves out is added to the next gradient, both by each worker for
-its own gradients and by the owner of a stripe for the sum.
+its own gradients and by the owner of a stripe for the sum. As in CNTK a column goes along the last axis, of any
+parameter, and two workers learn what CNTK's do, to rounding.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .._typing import Array
+from .._typing import AnyArray, Array
 from .collectives import assembled, part_shape, parts, stripes
 
 _WORD = 32
-_SHORTEST_COLUMN = 64  # below it, signs and means save too little
 
 
 class Errors(NamedTuple):
@@ -29,48 +30,40 @@ class Errors(NamedTuple):
             [columns / workers rounded up, length].
     """
 
-    own: list[Array]
-    stripes: list[Array]
+    own: Sequence[AnyArray]
+    stripes: Sequence[AnyArray]
 
 
 def is_compressible(shape: Sequence[int], dtype: np.dtype, bits: int) -> bool:
-    """Whether a gradient travels in this many bits; biases and other small ones travel in 32, as in the paper."""
-    if dtype != np.float32 or bits == 32:
-        return False
-    return bits == 16 or (len(shape) > 1 and _columns_shape(shape)[1] >= _SHORTEST_COLUMN)
+    """Whether a gradient travels in this many bits. Columns of one value do not, which 1 bit would not change."""
+    if bits == 1:
+        return dtype in (np.float32, np.float64) and tuple(shape[-1:]) not in ((), (1,))
+    return bits == 16 and dtype == np.float32
 
 
-def no_errors(shapes: Sequence[Sequence[int]], workers: int) -> Errors:
-    """The errors of a worker at the beginning of training."""
-    columns = [_columns_shape(shape) for shape in shapes]
-    zeros = [jnp.zeros(shape, jnp.float32) for shape in columns]
-    return Errors(zeros, [jnp.zeros((-(-count // workers), length), jnp.float32) for count, length in columns])
+def no_errors(like: Sequence[Any], workers: int) -> Errors:
+    """The errors of a worker at the beginning of training. `like`: have the shapes and types of the gradients."""
+    columns = [(_columns_shape(g.shape), g.dtype) for g in like]
+    own = [np.zeros(shape, dtype) for shape, dtype in columns]
+    return Errors(own, [np.zeros((-(-count // workers), length), dtype) for (count, length), dtype in columns])
 
 
 def all_reduce_in_1_bit(gradients: Sequence[Array], errors: Errors, axis: str) -> tuple[list[Array], Errors]:
     """The sums of gradients over the workers, quantized twice, and the new errors."""
     workers = lax.axis_size(axis)
-    columns = [_as_columns(g) + error for g, error in zip(gradients, errors.own, strict=True)]
+    columns = [g.reshape(_columns_shape(g.shape)) + error for g, error in zip(gradients, errors.own, strict=True)]
     divided = [stripes(c, workers) for c in columns]
     quantized = [quantize(s) for s in divided]
-    decoded = [dequantize(words, values, s.shape[-1]) for (words, values), s in zip(quantized, divided, strict=True)]
-    remaining = [c - _whole(d, len(c)) for c, d in zip(columns, decoded, strict=True)]
+    remaining = [c - _whole(dequantize(*part), len(c)) for c, part in zip(columns, quantized, strict=True)]
 
     received = _unpacked(lax.all_to_all(_packed(quantized), axis, 0, 0), quantized)
-    lengths = [s.shape[-1] for s in divided]
-    sums = [
-        jnp.sum(dequantize(*part, length), axis=0) + error
-        for part, length, error in zip(received, lengths, errors.stripes, strict=True)
-    ]
+    sums = [jnp.sum(dequantize(*part), axis=0) + e for part, e in zip(received, errors.stripes, strict=True)]
     quantized_sums = [quantize(s) for s in sums]
-    rests = [s - dequantize(*part, s.shape[-1]) for s, part in zip(sums, quantized_sums, strict=True)]
-    message = _packed([(words[None], values[None]) for words, values in quantized_sums])
-    totals = [
-        dequantize(*part, length)
-        for part, length in zip(_unpacked(lax.all_gather(message[0], axis), quantized), lengths, strict=True)
-    ]
-    return [_from_columns(_whole(t, _columns_shape(g.shape)[0]), g) for t, g in zip(totals, gradients, strict=True)], \
-        Errors(remaining, rests)
+    rests = [s - dequantize(*part) for s, part in zip(sums, quantized_sums, strict=True)]
+    message = _packed([(signs[None], means[None]) for signs, means in quantized_sums])
+    totals = [dequantize(*part) for part in _unpacked(lax.all_gather(message[0], axis), quantized)]
+    sent = [_whole(t, len(c)).reshape(g.shape) for t, c, g in zip(totals, columns, gradients, strict=True)]
+    return sent, Errors(remaining, rests)
 
 
 def gathered_errors(errors: Errors, axis: str) -> Errors:
@@ -87,8 +80,7 @@ def restored_errors(gathered: Errors, worker: int, workers: int) -> Errors:
     if all(len(array) == workers for array in of_parts):
         return Errors([array[worker] for array in of_parts], [array[worker] for array in of_sums])
     totals = [o.sum(0) + _whole(s, o.shape[1]) for o, s in zip(of_parts, of_sums, strict=True)]
-    nothing = no_errors([total.shape for total in totals], workers)
-    return Errors([total / np.float32(workers) for total in totals], nothing.stripes)
+    return Errors([total / total.dtype.type(workers) for total in totals], no_errors(totals, workers).stripes)
 
 
 def all_reduce_in_16_bits(gradients: Sequence[Array], axis: str) -> list[Array]:
@@ -118,24 +110,20 @@ def _divided(stripe: Array, like: Sequence[Array], workers: int) -> list[Array]:
 
 
 def quantize(columns: Array) -> tuple[Array, Array]:
-    """Signs, packed into words, and the means of the negative and of the other values.
+    """Which values are not negative, and the means of the negative and of the other ones.
 
-    Shapes: float32 [..., length] -> uint32 [..., length / 32 rounded up], float32 [..., 2].
+    Shapes: [..., length] -> bool [..., length], [..., 2].
     """
-    positive = columns >= 0
-    count = jnp.sum(positive, -1)
-    low = jnp.sum(jnp.where(positive, 0, columns), -1) / jnp.maximum(columns.shape[-1] - count, 1)
-    high = jnp.sum(jnp.where(positive, columns, 0), -1) / jnp.maximum(count, 1)
-    padding = [(0, 0)] * (columns.ndim - 1) + [(0, -columns.shape[-1] % _WORD)]
-    bits = jnp.pad(positive, padding).reshape(*columns.shape[:-1], -1, _WORD).astype(jnp.uint32)
-    return jnp.sum(bits << jnp.arange(_WORD, dtype=jnp.uint32), -1, dtype=jnp.uint32), jnp.stack([low, high], -1)
+    signs = columns >= 0
+    count = jnp.sum(signs, -1)
+    low = jnp.sum(jnp.where(signs, 0, columns), -1) / jnp.maximum(columns.shape[-1] - count, 1)
+    high = jnp.sum(jnp.where(signs, columns, 0), -1) / jnp.maximum(count, 1)
+    return signs, jnp.stack([low, high], -1)
 
 
-def dequantize(words: Array, values: Array, length: int) -> Array:
-    """The values for which words and means stand. Shapes: those of `quantize`, back."""
-    bits = (words[..., None] >> jnp.arange(_WORD, dtype=jnp.uint32)) & 1
-    positive = bits.reshape(*words.shape[:-1], -1)[..., :length] == 1
-    return jnp.where(positive, values[..., 1:], values[..., :1])
+def dequantize(signs: Array, means: Array) -> Array:
+    """The values for which signs and means stand. Shapes: those of `quantize`, back."""
+    return jnp.where(signs, means[..., 1:], means[..., :1])
 
 
 def _encode_16(values: Array) -> Array:
@@ -155,23 +143,10 @@ def _decode_16(message: Array) -> Array:
 
 
 def _columns_shape(shape: Sequence[int]) -> tuple[int, int]:
-    first = shape[0] if len(shape) else 1
-    rest = int(np.prod(shape[1:]))
-    return min(first, rest), max(first, rest)
+    return math.prod(shape[:-1]), shape[-1]
 
 
-def _as_columns(gradient: Array) -> Array:
-    """The gradient as a matrix of its first axis and the others; columns go along the longer one."""
-    matrix = gradient.reshape(gradient.shape[0], -1)
-    return matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
-
-
-def _from_columns(columns: Array, like: Array) -> Array:
-    rest = like.size // like.shape[0]
-    return (columns if like.shape[0] <= rest else columns.T).reshape(like.shape)
-
-
-def _whole(stripes: Array, count: int) -> Array:
+def _whole(stripes: Any, count: int) -> Any:
     return stripes.reshape(-1, stripes.shape[-1])[:count]
 
 
@@ -179,23 +154,36 @@ def _whole(stripes: Array, count: int) -> Array:
 
 
 def _packed(quantized: Sequence[tuple[Array, Array]]) -> Array:
-    """Shapes: ([stripes, columns, words], [stripes, columns, 2]) of each gradient -> uint32 [stripes, all words]."""
-    rows = [a.reshape(len(a), -1) for words, values in quantized for a in (words, _as_words(values))]
-    return jnp.concatenate(rows, axis=1)
+    """Shapes: ([stripes, columns, length], [stripes, columns, 2]) of each gradient -> uint32 [stripes, all words]."""
+    words = [part for signs, means in quantized for part in (_words_of_signs(signs), _words_of_means(means))]
+    return jnp.concatenate(words, axis=1)
 
 
 def _unpacked(message: Array, like: Sequence[tuple[Array, Array]]) -> list[tuple[Array, Array]]:
-    """The parts of a message of parts like these."""
-    shapes = [a.shape[1:] for part in like for a in part]
-    ends = np.cumsum([np.prod(shape, dtype=int) for shape in shapes])
-    rows = jnp.split(message, ends[:-1], axis=1)
-    arrays = [row.reshape(len(message), *shape) for row, shape in zip(rows, shapes, strict=True)]
-    values = [lax.bitcast_convert_type(a, jnp.float32) for a in arrays[1::2]]
-    return list(zip(arrays[::2], values, strict=True))
+    """The parts of a message of parts like these, from any number of workers."""
+    shapes = [(_words_of_signs(signs).shape[1], _words_of_means(means).shape[1]) for signs, means in like]
+    parts = iter(jnp.split(message, np.cumsum(shapes)[:-1], axis=1))
+    return [(_signs(next(parts), signs), _means(next(parts), means)) for signs, means in like]
 
 
-def _as_words(values: Array) -> Array:
-    return lax.bitcast_convert_type(values, jnp.uint32)
+def _words_of_signs(signs: Array) -> Array:
+    flat = signs.reshape(len(signs), -1)
+    bits = jnp.pad(flat, [(0, 0), (0, -flat.shape[1] % _WORD)]).reshape(len(flat), -1, _WORD).astype(jnp.uint32)
+    return jnp.sum(bits << jnp.arange(_WORD, dtype=jnp.uint32), -1, dtype=jnp.uint32)
+
+
+def _signs(words: Array, like: Array) -> Array:
+    bits = (words[..., None] >> jnp.arange(_WORD, dtype=jnp.uint32)) & 1
+    return bits.reshape(len(words), -1)[:, : math.prod(like.shape[1:])].reshape(-1, *like.shape[1:]) == 1
+
+
+def _words_of_means(means: Array) -> Array:
+    return lax.bitcast_convert_type(means, jnp.uint32).reshape(len(means), -1)
+
+
+def _means(words: Array, like: Array) -> Array:
+    each = words.reshape(-1, *like.shape[1:], *([2] if like.dtype == np.float64 else []))
+    return lax.bitcast_convert_type(each, like.dtype)
 
 
 __all__ = [

@@ -33,7 +33,7 @@ from ._distributed_training import DistributedTraining
 from ._progress import Progress, Training
 
 _EXTERNAL, _INTERNAL = "external_worker_state", "internal_worker_state"
-_ERRORS = "quantization_errors_of_devices"
+_ERRORS = "quantization_errors_of_last_axes"  # not the name of those that were of other columns once
 
 Record = dict[str, Any]
 

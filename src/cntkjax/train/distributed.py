@@ -177,9 +177,9 @@ def data_parallel_distributed_learner(
 
     `distributed_after`: up to this number of samples the workers train independently, on the same data; then all
     continue with the model of worker 0.
-    `num_quantization_bits`: in how many bits a value of a gradient in single precision travels: 32, 16 (float16 with a
-    scale) or 1 (its sign, with two means for each column; what that leaves out is added to the next gradient). Biases,
-    small parameters and rows of embeddings travel in 32 bits instead of 1. A single worker ignores it.
+    `num_quantization_bits`: in how many bits a value of a gradient travels: 32, 16 (float16 with a scale, of single
+    precision) or 1 (its sign, with two means for each column; what that leaves out is added to the next gradient).
+    Rows of embeddings travel in 32 bits instead of 1. A single worker ignores it.
     `shard_state`: each worker (or device, with ``use_all_devices``) keeps a part of the learner's state, such as adam's
     means, and updates that part of the parameters. Checkpoints are the same. An extension of CNTK.
 
