@@ -78,17 +78,21 @@ class Axis:
     @property
     def is_dynamic_axis(self) -> Answer:
         """True for the batch axis and sequence axes. In CNTK it is a method, so it can be called too."""
-        return Answer(self._name is not None and self._name not in _SPECIAL_NAMES)
+        return Answer(self._is_dynamic)
+
+    @property
+    def _is_dynamic(self) -> bool:
+        return self._name is not None and self._name not in _SPECIAL_NAMES
 
     @property
     def is_sequence_axis(self) -> bool:
         """True for an ordered dynamic axis."""
-        return bool(self.is_dynamic_axis) and self._ordered
+        return self._ordered and self._is_dynamic
 
     @property
     def is_batch_axis(self) -> bool:
         """True for a dynamic axis without order."""
-        return bool(self.is_dynamic_axis) and not self._ordered
+        return not self._ordered and self._is_dynamic
 
     def static_axis_index(self, checked: bool = True) -> int:
         """The index of a static axis; for others AxisError, or the largest 32-bit integer if not `checked`."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -134,7 +135,10 @@ class Edge:
     @property
     def sequence_axis(self) -> Axis | None:
         """The sequence axis, if the variable has one."""
-        return next((a for a in self._dynamic_axes if a.is_sequence_axis), None)
+        for axis in self._dynamic_axes:  # asked several times in each evaluation, so not as a generator
+            if axis.is_sequence_axis:
+                return axis
+        return None
 
     def __repr__(self) -> str:
         return f"{self._kind.name}('{self.name or self.uid}', {axes_text(self.dynamic_axes)}, {shape_text(self.shape)})"
@@ -302,6 +306,14 @@ def value_of(leaf: Leaf) -> Any:
     if held.array is None:
         held = leaf._cell.value = held._replace(array=_initial_value(leaf))
     return held.array
+
+
+_held_array: Callable[[Leaf], Any] = attrgetter("_cell.value.array")
+
+
+def held_arrays(leaves: Iterable[Leaf]) -> list[Any]:
+    """The values as they are held, NumPy or device arrays; None where there is none yet."""
+    return [*map(_held_array, leaves)]
 
 
 def _initial_value(leaf: Leaf) -> np.ndarray:

@@ -8,7 +8,7 @@ has another plan.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from ...graph.settings import Settings
 from ...graph.variable import Edge
 from ..data.feeds import exact
 from ..data.ragged import Ragged
+from ..data.sparse import Sparse
 from ..lower.carry import Memory
 from ..plan.plan import Plan
 from ..xla.platform import matmul_precision
@@ -33,7 +34,7 @@ from .program import Program
 from .program_cache import plan_of
 from .random_streams import RandomInputs, after_drawing, draw_random_state, random_inputs
 from .result import Result, collect_results
-from .state import leaf_array
+from .state import arrays_of
 
 _MOST_SIZES = 256
 _BINDING = BestEffort("bind an executable to the sizes of its data", "evaluations take the long way")
@@ -47,6 +48,7 @@ class _Bound:
         self.plan, self.program = plan, program
         self._minibatch = replace(minibatch, arguments=[], alternative=None)
         self._choice = program.packer.choice(plan, feeds, minibatch)
+        self._cuts = [_cut(v, self._minibatch) for v in program.plan.outputs if not plan.needs_exact_batch]
 
     def packed(self, feeds: Sequence[Feed]) -> PackedMinibatch | None:
         """A minibatch of these sizes; None if such minibatches may get another shape by now."""
@@ -62,14 +64,28 @@ class _Bound:
 
     def values(self, variables: Sequence[Edge], minibatch: PackedMinibatch, outputs: Captures) -> list[Any]:
         """The outputs, in the form of `Result.numpy`."""
-        if self.plan.is_of_samples:  # as below, shortened
-            return [np.asarray(array)[: self._choice.need.number].copy() for array in outputs[0]()[0]]
-        return [result.numpy() for result in self.results(variables, minibatch, outputs)]
+        data = outputs[0]()[0]
+        if not self._cuts or None in self._cuts or any(isinstance(array, Sparse) for array in data):
+            return [result.numpy() for result in self.results(variables, minibatch, outputs)]
+        return [cut(np.asarray(array)) for cut, array in zip(self._cuts, data, strict=True) if cut]
 
     def results(self, variables: Sequence[Edge], minibatch: PackedMinibatch, outputs: Captures) -> list[Result]:
         """The outputs."""
         data, layouts, _ = outputs[0]()
         return collect_results(variables, self.program.plan, minibatch, data, layouts)
+
+
+def _cut(output: Edge, minibatch: PackedMinibatch) -> Callable[[np.ndarray], Any] | None:
+    """What `Result.numpy` does with a dense output of such a minibatch; None if its sequences are known later."""
+    axis, count = output.sequence_axis, minibatch.count
+    if axis is None:
+        return lambda array: array[:count].copy() if output.dynamic_axes else array.copy()
+    grid = minibatch.grids.get(axis)
+    if grid is None:
+        return None
+    begins, lengths, rows = (array[:count].tolist() for array in (grid.start, grid.length, grid.row))
+    places = [(slice(begin, begin + length), row) for begin, length, row in zip(begins, lengths, rows, strict=True)]
+    return lambda array: [array[place].copy() for place in places]
 
 
 class Bindings:
@@ -149,7 +165,7 @@ def _by_numpy(plan: Plan, feeds: Sequence[Feed]) -> list[np.ndarray] | None:
         return None
     with STATE:
         settle()
-        compute = layers.latest([leaf_array(leaf) for leaf in plan.leaves])
+        compute = layers.latest(arrays_of(plan.leaves))
     return compute(np.asarray(samples.data))
 
 
@@ -161,7 +177,7 @@ def _run(plan: Plan, feeds: Sequence[Feed], memory: Memory) -> tuple[_Bound, Pac
         return None
     with STATE:
         settle()
-        leaves = [leaf_array(leaf) for leaf in plan.leaves]
+        leaves = arrays_of(plan.leaves)
         drawn = draw_random_state(plan, memory.streams, False) if plan.random else {}
         captured = bound.run(minibatch, leaves, random_inputs(plan, drawn))
         if plan.random:
