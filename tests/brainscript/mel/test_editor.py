@@ -126,6 +126,9 @@ def test_factors_of_learning_rates_are_copied(tmp_path):
     freezing = "SetProperty(L1.W, needsGradient, false)"
     copied = edited((network, tmp_path), f"{freezing}\nSetProperty(L2.W, needsGradient, true)")
     assert network.rates == {"L1.W": 0.5, "L2.W": 0.5} and copied.rates == {"L2.W": 0.5}
+    rates = 'SetProperty(L1.*, "learningRateMultiplier", "0")\nSetProperty(L2.W, learningRateMultiplier, 0.1)'
+    changed = edited((network, tmp_path), rates)
+    assert changed.rates == {"L2.W": 0.1} and changed.nodes["L1.B"].is_constant and changed.nodes["L2.B"].is_parameter
 
 
 def test_a_criterion_is_removed_and_an_input_replaced(paths):

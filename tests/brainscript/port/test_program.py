@@ -165,6 +165,15 @@ def test_columns_are_read_as_the_configuration_says(folder, capfd):
             written.unlink()
 
 
+def test_streams_may_have_names_that_are_none_in_python(folder, capfd):
+    """As those of records, in speech above all: net.features (CNTK's issue 798)."""
+    network = BRAINSCRIPT.replace("x = Input {2, dynamicAxis=t}", "net = { in = Input {2, dynamicAxis=t} }")
+    network = network.replace("(x)", "(net.in)").replace("y = ", "lambda = ").replace("(y,", "(lambda,")
+    text = CONFIGURATION.replace("{builder}", network).replace("[ x = [", "[ net.in = [ alias = x ;")
+    expected, found = trained_by_both(folder, capfd, text.replace("; y = [", "; lambda = ["))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
 def test_images_are_read_as_the_configuration_says(folder, capfd):
     for i in range(6):
         pixels = np.random.default_rng(i).integers(0, 255, (8, 8, 3), np.uint8)

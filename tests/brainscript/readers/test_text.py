@@ -19,6 +19,8 @@ def test_options_of_the_text_format(tmp_path):
     arguments = [f"configFile={tmp_path}/a.cntk", f"Data={tmp_path}/a.ctf"]
     data = minibatch(load(arguments), 10, once=True)
     assert [len(each) for each in data["features"].as_sequences()] == [2, 1] and data["labels"].num_samples == 3
+    rows = minibatch(load([*arguments, "f=[alias=f;dim=2]", "reader=[input=[features=$f$]]"]), 10, once=True)
+    assert [len(each) for each in rows["features"].as_sequences()] == [2, 1]
     rows = minibatch(load([*arguments, "reader=[skipSequenceIds=true;maxErrors=5]"]), 2, once=True)
     assert rows["features"].num_sequences == 2
     source = open_reader(load([*arguments, "reader=[randomize=true;randomizationSeed=3]"]).block("reader"), once=True)

@@ -43,8 +43,7 @@ def run_commands(root: Block, log: Log) -> None:
     listed, commands = root.get("command"), root.array("command")
     if listed is None or not commands:
         raise ConfigError("the configuration has no command: write command = NAME, or command=NAME on the command line")
-    log.line(f"Commands: {' '.join(commands)}")
-    log.line(f'precision = "{root.text("precision", "float")}"')
+    log.line(f"Commands: {' '.join(commands)}", f'precision = "{root.text("precision", "float")}"')
     for name in commands:
         if name not in root:
             names = [entry.name for entry in root if entry.is_block]

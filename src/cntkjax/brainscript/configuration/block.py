@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
+from typing import TypeVar
 
 from ...sgd import ConfigError
 from ...sgd.keys import nearest
@@ -16,6 +17,7 @@ from .parsing import Entry, assignments, elements, inside, unquoted, within_quot
 
 FILES_ARE_READ = ContextVar("whether files that are named have to be there", default=True)
 _REFERENCE = re.compile(r"\$(\w+)\$")
+Value = TypeVar("Value")
 _LARGEST = 2**22  # characters of a value after replacing ``$name$``
 
 
@@ -123,7 +125,7 @@ class Block:
 
     def inner(self) -> list[Block]:
         """All blocks of this block itself."""
-        return [self.required_block(entry.name) for entry in self if entry.is_block]
+        return [self.required_block(entry.name) for entry in self if self.expanded(entry).content[:1] in ("[", "{")]
 
     def path(self) -> str:
         """The names of the blocks, from the outermost, for messages."""
@@ -178,12 +180,15 @@ class Block:
     # ---- values
     def text(self, name: str, default: str | None = None) -> str:
         """A text, without quotes. Errors: ConfigError if there is none and no default."""
+        return self._converted(name, default, unquoted)
+
+    def _converted(self, name: str, default: Value | None, convert: Callable[[Text], Value]) -> Value:
         value = self.get(name)
-        if value is None:
-            if default is None:
-                raise self.missing(name)
-            return default
-        return unquoted(value)
+        if value is not None:
+            return convert(value)
+        if default is None:
+            raise self.missing(name)
+        return default
 
     def file(self, name: str, default: str | None = None) -> str:
         """A text that is the name of a file; see `local_path`. Errors: those of `text`."""
@@ -222,17 +227,11 @@ class Block:
 
     def integer(self, name: str, default: int | None = None) -> int:
         """A whole number. Errors: ConfigError for another value, or if there is none and no default."""
-        value = self.get(name)
-        if value is None:
-            if default is None:
-                raise self.missing(name)
-            return default
-        return int(_number(value, name, whole=True))
+        return self._converted(name, default, lambda value: int(_number(value, name, whole=True)))
 
     def number(self, name: str, default: float) -> float:
         """A number. Errors: ConfigError for another value."""
-        value = self.get(name)
-        return default if value is None else _number(value, name, whole=False)
+        return self._converted(name, default, lambda value: _number(value, name, whole=False))
 
     def array(self, name: str) -> list[str]:
         """The elements of an array, ``a:b*3:c`` or ``(;a;b)``; empty without a value."""
@@ -250,8 +249,7 @@ class Block:
 
     def choice(self, name: str, choices: Iterable[str], default: str) -> str:
         """One of the choices, as spelt there. Errors: ConfigError for another value."""
-        value = self.get(name)
-        return default if value is None else _choice(value, name, choices)
+        return self._converted(name, default, lambda value: _choice(value, name, choices))
 
     def choices(self, name: str, choices: Iterable[str]) -> list[str]:
         """The elements of an array of choices, as spelt there. Errors: ConfigError for another element."""

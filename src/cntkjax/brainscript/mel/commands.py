@@ -32,6 +32,13 @@ class EditLine:
             raise self.error(f"{index + 1} arguments are needed, {len(self.arguments)} are given")
         return self.arguments[index].strip("\"'")
 
+    def number(self, index: int) -> float:
+        """An argument that is a number. Errors: ConfigError if it is none."""
+        try:
+            return float(self.argument(index))
+        except ValueError:
+            raise self.error(f"a number is expected, not {self.argument(index)!r}") from None
+
 
 def commands(text: Text, known: Iterable[str]) -> Iterator[tuple[EditLine, int, int]]:
     """The commands of a script, with where they begin and end."""

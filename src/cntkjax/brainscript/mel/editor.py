@@ -21,7 +21,8 @@ from .models import NamedModel, described
 _PROPERTIES = {
     "feature": "feature", "label": "label", "finalcriterion": "criterion", "criteria": "criterion",
     "criterion": "criterion", "evaluation": "evaluation", "eval": "evaluation", "output": "output",
-}
+    **dict.fromkeys(("computegradient", "needsgradient", "needgradient", "learningratemultiplier"), ""),
+}  # roles; the last ones are of parameters
 
 
 class Editor:
@@ -177,16 +178,13 @@ class Editor:
         new_file(command.argument(1)).write_text("\n".join([*lines, ""]), encoding="utf-8")
 
     def set_input(self, command: EditLine) -> None:
-        try:
-            at = int(command.argument(1))
-        except ValueError:
-            raise command.error(f"the number of an input is expected, not {command.argument(1)!r}") from None
+        at = command.number(1)
         new = self.one(command.argument(2), command)
         for name, node in self.find(command.argument(0), command).items():
             inputs = node.operands()
-            if not 0 <= at < len(inputs):
-                raise command.error(f"'{name}' has {len(inputs)} inputs, counted from 0; there is no input {at}")
-            inputs[at] = new
+            if at not in range(len(inputs)):
+                raise command.error(f"'{name}' has {len(inputs)} inputs, counted from 0; there is no input {at:g}")
+            inputs[int(at)] = new
 
     def set_inputs(self, command: EditLine) -> None:
         node = self.one(command.argument(0), command)
@@ -200,19 +198,22 @@ class Editor:
         found = self.find(command.argument(0), command)
         if of_subtree:
             found = {node.name: node for node in reachable(found.values())}
-        if name in ("computegradient", "needsgradient", "needgradient"):  # which nodes that compute do not have
+        if (role := _PROPERTIES.get(name)) == "":
+            rate = {"learningRateMultiplier": command.number(2)} if name.startswith("learning") else {}
             for node in (each for each in found.values() if each.operation == "LearnableParameter"):
-                self.replace(node, copied_leaf(node, node.name, constant=not value))
-        elif name in _PROPERTIES:
-            nodes = self.model_at(command.place).roles[_PROPERTIES[name]]
+                learned = copied_leaf(node, node.name, constant=not any(rate.values() or [value]))
+                learned.options |= rate
+                self.replace(node, learned)
+        elif role is not None:
+            nodes = self.model_at(command.place).roles[role]
             for node in found.values():
-                node.tag = "" if not value and node.tag == _PROPERTIES[name] else node.tag
+                node.tag = "" if not value and node.tag == role else node.tag
                 if node in nodes:
                     nodes.remove(node)
                 if value:
                     nodes.append(node)
         elif name != "multiseq":
-            raise command.error(f"unknown property {command.argument(1)!r}: {', '.join(_PROPERTIES)}, computeGradient")
+            raise command.error(f"unknown property {command.argument(1)!r}: {', '.join(_PROPERTIES)}")
 
     def replace(self, old: NetNode, new: NetNode) -> None:
         """Put a node in the place of another one, in all models."""

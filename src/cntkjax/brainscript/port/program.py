@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import chdir
 from contextvars import copy_context
+from keyword import iskeyword
 from pathlib import Path
 from pprint import pformat
 from typing import Any
@@ -111,8 +112,9 @@ def _reader(function: str, purpose: str, sweeps: str, block: Block, piece: int) 
 
 
 def _deserializer(description: Any) -> Iterator[str]:
-    """The expression of a deserializer: a call for CNTK's text format, its dictionary for others."""
-    if description.get("type") != "CNTKTextFormatDeserializer" or len(description) > 3:
+    """The expression of a deserializer: a call for CNTK's text format if it can be one, else its dictionary."""
+    is_plain = all(name.isidentifier() and not iskeyword(name) for name in description.get("input", ()))
+    if description.get("type") != "CNTKTextFormatDeserializer" or len(description) > 3 or not is_plain:
         yield from f"{pformat(description, width=_WIDTH, sort_dicts=False)},".split("\n")
         return
     yield f"C.io.CTFDeserializer({description['file']!r}, C.io.StreamDefs("

@@ -31,12 +31,8 @@ def image_deserializer(block: Block) -> Sequence[Any]:
 
 
 def _streams(block: Block) -> StreamDefs:
-    inputs = block.required_block("input")
-    streams = {}
-    for entry in inputs:
-        stream = inputs.required_block(entry.name)
-        streams[entry.name] = _label(stream) or _image(stream, _listed(stream))
-    return StreamDefs(**streams)
+    streams = block.required_block("input").inner()
+    return StreamDefs(**{each.name: _label(each) or _image(each, _listed(each)) for each in streams})
 
 
 def _label(stream: Block) -> Any:

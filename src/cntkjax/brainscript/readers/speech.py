@@ -29,8 +29,7 @@ def speech_deserializers(block: Block) -> Sequence[Any]:
 
 def input_deserializers(make: Callable[[Block], Any], block: Block) -> Sequence[Any]:
     """The deserializers that `make` makes of the streams in the block ``input`` of a deserializer."""
-    inputs = block.required_block("input")
-    return [make(stream) for entry in inputs if (stream := inputs.block(entry.name)) is not None]
+    return [make(stream) for stream in block.required_block("input").inner()]
 
 
 def _streams(block: Block) -> list[Block]:

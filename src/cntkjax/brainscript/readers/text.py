@@ -71,9 +71,8 @@ def _columns(stream: Block, kind: str) -> dict[str, Any]:
 
 def _streams(inputs: Block) -> Iterator[tuple[str, str, Block]]:
     """The name of each stream, that in the file, and its block."""
-    for entry in inputs:
-        stream = inputs.required_block(entry.name)
-        yield entry.name, stream.text("alias") if "alias" in stream else entry.name, stream
+    for stream in inputs.inner():
+        yield stream.name, stream.text("alias") if "alias" in stream else stream.name, stream
 
 
 __all__ = ["binary_deserializer", "text_deserializer", "uci_deserializer"]
