@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -122,6 +123,28 @@ def test_answers_in_bytes(server):
     np.testing.assert_array_equal(np.frombuffer(body[end:], "<f4"), [2, 4, 6])
     status, body, _ = server.request("POST", "/v2/models/scaled/infer", header + raw[:-1], length)
     assert status == 400 and b"11 bytes are left" in body
+
+
+@pytest.mark.parametrize("encoding, bits", [("gzip", 31), ("deflate", 15), ("GZIP", 31)])
+def test_compressed_requests_are_answered(server, encoding, bits):
+    def compressed(content):
+        compress = zlib.compressobj(wbits=bits)
+        return compress.compress(content) + compress.flush()
+
+    def post(body, encoding):
+        headers = {"Content-Encoding": encoding}
+        status, answer, _ = server.request("POST", "/v2/models/scaled/infer", body, headers)
+        return status, json.loads(answer)
+
+    body = compressed(json.dumps({"inputs": [tensor((1, 2, 3))]}).encode())
+    status, answer = post(body, encoding)
+    assert status == 200 and answer["outputs"][0]["data"] == [2, 4, 6]
+    assert post(compressed(b" " * 5_000_000), encoding)[0] == 413  # more than a request may have, in 5 KB
+    for damaged in (body[:-1], body + b"x", b"{}", b""):
+        status, answer = post(damaged, encoding)
+        assert status == 400 and f"not compressed by {encoding.lower()}" in answer["error"]
+    status, answer = post(body, "br")
+    assert status == 415 and "gzip or deflate, and the request's by 'br'" in answer["error"]
 
 
 @pytest.mark.parametrize("body, text", [

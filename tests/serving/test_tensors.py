@@ -69,6 +69,8 @@ def test_outputs_are_chosen_and_each_may_be_bytes():
     (body(request(data=[[1], [2, 3]])), None, '"data" has to be a list of numbers'),
     (body(request(parameters={"binary_data_size": 24})), None, "binary_data_size is 24, and 0 bytes are left"),
     (body(request(parameters={"binary_data_size": "1"})), None, "binary_data_size is '1'"),
+    (body(request(parameters={"shared_memory_region": "r"})), None, "'x' needs 'shared_memory_region', an extension"),
+    (body(request(), outputs=[{"name": "a", "parameters": {"classification": 2}}]), None, "'a' needs 'classification'"),
     (body(request()), "9" * 30, "Inference-Header-Content-Length is"),
     (body(request()), "-1", "Inference-Header-Content-Length is '-1'"),
 ])

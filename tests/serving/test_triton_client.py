@@ -35,6 +35,17 @@ def test_answers(client, binary):
     np.testing.assert_allclose(answer.as_numpy("total").ravel(), data.sum(1))
 
 
+@pytest.mark.parametrize("algorithm", ["gzip", "deflate"])
+def test_compressed_requests_are_answered(client, algorithm):
+    data = np.arange(6, dtype=np.float32).reshape(2, 3)
+    given = triton.InferInput("x", data.shape, "FP32")
+    given.set_data_from_numpy(data)
+    answer = client.infer(
+        "scaled", [given], request_compression_algorithm=algorithm, response_compression_algorithm=algorithm
+    )
+    np.testing.assert_allclose(answer.as_numpy("y"), 2 * data)
+
+
 def test_mistakes_are_errors_of_the_client(client):
     given = triton.InferInput("x", (1, 2), "FP32")
     given.set_data_from_numpy(np.ones((1, 2), np.float32))

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import queue
 import time
+import zlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -19,9 +20,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from .models import Model
-from .tensors import decoded, encoded
+from .tensors import BadRequest, decoded, encoded
 
 _HEADER_LENGTH = "Inference-Header-Content-Length"
+_WINDOW_BITS = {"gzip": 31, "deflate": 15}  # of zlib, by Content-Encoding
 log = logging.getLogger("uvicorn.error")
 
 
@@ -108,9 +110,11 @@ class Service:
             raise HTTPException(408, text, {"Connection": "close"}) from None
         except ClientDisconnect:  # nobody reads the answer; the metrics have it under the status that nginx logs
             raise HTTPException(499, "the client has gone before its request was complete") from None
-        length = request.headers.get(_HEADER_LENGTH)
+        length, encoding = request.headers.get(_HEADER_LENGTH), request.headers.get("content-encoding", "identity")
         loaded = model.current
         try:
+            if encoding != "identity":
+                body = await run_in_threadpool(self._decompressed, body, encoding.lower())
             query = await run_in_threadpool(decoded, body, length, loaded.inputs)
             answer = await asyncio.wrap_future(await run_in_threadpool(loaded.submit, query))
             content, json_length = await run_in_threadpool(
@@ -137,7 +141,27 @@ class Service:
                     break
             else:
                 return bytes(body)
-        raise HTTPException(413, f"a request may have {self._max_request} bytes", {"Connection": "close"})
+        raise HTTPException(413, self._too_large, {"Connection": "close"})
+
+    def _decompressed(self, body: bytes, encoding: str) -> bytes:
+        """The body as it was before the client compressed it; no more of it than a request may have is in memory."""
+        if encoding not in _WINDOW_BITS:
+            text = f"a body may be compressed by {' or '.join(_WINDOW_BITS)}, and the request's by {encoding!r:.200}"
+            raise HTTPException(415, text)
+        stream = zlib.decompressobj(_WINDOW_BITS[encoding])
+        try:
+            content = stream.decompress(body, self._max_request + 1)
+        except zlib.error as error:
+            raise BadRequest(f"the body is not compressed by {encoding}: {error}") from None
+        if len(content) > self._max_request:
+            raise HTTPException(413, self._too_large)
+        if not stream.eof or stream.unused_data:
+            raise BadRequest(f"the body is not compressed by {encoding}: it ends too early, or goes on after its end")
+        return content
+
+    @property
+    def _too_large(self) -> str:
+        return f"a request may have {self._max_request} bytes"
 
     def _model(self, request: Request) -> Model:
         name = request.path_params["model"]

@@ -22,6 +22,9 @@ DATATYPES = {np.dtype(np.float16): "FP16", np.dtype(np.float32): "FP32", np.dtyp
 INDICES: dict[str, np.dtype[Any]] = {"INT32": np.dtype(np.int32), "INT64": np.dtype(np.int64)}
 
 
+_LACKING = "classification", "shared_memory_region"  # parameters of tensors, by Triton's other extensions
+
+
 class BadRequest(ValueError):
     """A request that cannot be answered, whatever the state of the server."""
 
@@ -69,6 +72,9 @@ def decoded(body: bytes, header_length: str | None, inputs: Mapping[str, Edge]) 
     if missing := inputs.keys() - tensors.keys():
         raise BadRequest(f"there are no data for the inputs {_names(missing)}")
     outputs = _items(request, "outputs") if request.get("outputs") is not None else []
+    for item in (*given, *outputs):
+        if lacking := [key for key in _LACKING if key in _parameters(item)]:
+            raise BadRequest(f"{item.get('name')!r} needs {lacking[0]!r}, an extension that this server does not have")
     everything = _parameters(request).get("binary_data_output") is True
     binary = frozenset(str(o.get("name")) for o in outputs if _parameters(o).get("binary_data", everything) is True)
     names = [str(o.get("name")) for o in outputs]
