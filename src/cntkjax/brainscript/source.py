@@ -169,8 +169,8 @@ def find_file(name: str, place: Place) -> Path:
     while at is not None:
         folders.append(Path(at.text.name).parent)
         at = at.text.origin
-    if (found := next((folder / name for folder in folders if (folder / name).is_file()), None)) is not None:
-        return found
+    if (file := next((folder / name for folder in folders if (folder / name).is_file()), None)) is not None:
+        return file
     near = Path(name).parent
     others = sorted(each for each in os.listdir(near) if each.endswith(Path(name).suffix)) if near.is_dir() else []
     hint = f"; in {near} there are {', '.join(others[:8])}" if others else ""

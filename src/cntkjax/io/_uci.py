@@ -81,13 +81,13 @@ class UCITable(ChunkedDeserializer):
         indices = {label.strip(): index for index, label in enumerate(_lines(labelMappingFile)) if label.strip()}
         if len(indices) > labelDim:
             raise RuntimeError(f"{labelMappingFile}: there are {len(indices)} labels, but labelDim is {labelDim}")
-        found = []
+        rows = []
         for where, (label,) in self._columns(start, 1):
             if label not in indices:
                 raise RuntimeError(f"{where}: label '{label}' is not in {labelMappingFile}")
-            found.append(indices[label])
-        ends = np.arange(len(found) + 1)
-        return SparseRows(ends, np.array(found, np.int32), np.ones(len(found), np.float32), labelDim)
+            rows.append(indices[label])
+        ends = np.arange(len(rows) + 1)
+        return SparseRows(ends, np.array(rows, np.int32), np.ones(len(rows), np.float32), labelDim)
 
 
 def _lines(path: str) -> list[str]:

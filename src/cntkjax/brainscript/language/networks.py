@@ -59,8 +59,8 @@ def _library() -> tuple[frozenset[str], dict[str, syntax.Expression]]:
 
 def include_file(path: str, place: Place) -> Text:
     """The text of an included file. Errors: as of `find_file`."""
-    found = find_file(path, place)
-    return Text(str(found), content_of(found), place)
+    file = find_file(path, place)
+    return Text(str(file), content_of(file), place)
 
 
 def expanded(text: Text, scope: Scope | Mapping[str, Text]) -> Text:
