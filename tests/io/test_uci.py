@@ -59,6 +59,12 @@ def test_rows_that_do_not_fit_are_named(tmp_path, text, message):
         source(tmp_path, text)
 
 
+@pytest.mark.parametrize("columns", [{"start": -1, "dim": 1}, {"start": 0, "dim": 0}])
+def test_columns_that_cannot_be_are_named(tmp_path, columns):
+    with pytest.raises(RuntimeError, match=r"data.txt: start = -?\d and dim = \d are no columns; the first one is 0"):
+        source(tmp_path, "1 2", input={"x": columns})
+
+
 def test_files_that_do_not_fit_are_named(tmp_path):
     with pytest.raises(RuntimeError, match=r"labels.txt: there are 2 labels, but labelDim is 1"):
         source(tmp_path, "yes 1 2", input={"y": {"start": 0, "labelDim": 1,

@@ -39,7 +39,7 @@ class UCITable(ChunkedDeserializer):
     def __init__(self, description: Mapping[str, Any]) -> None:
         self.path = description["file"]
         separators = str.maketrans(dict.fromkeys(description.get("customDelimiter", ""), " "))
-        separators |= str.maketrans({description.get("customDecimalPoint", "."): "."})
+        separators |= str.maketrans(dict.fromkeys(description.get("customDecimalPoint", "."), "."))
         lines = (line.translate(separators) for line in _lines(self.path))
         self._rows = [(number, line) for number, line in enumerate(lines, 1) if line and not line.isspace()]
         if not self._rows:
@@ -59,6 +59,8 @@ class UCITable(ChunkedDeserializer):
 
     def _columns(self, start: int, dim: int) -> Iterator[tuple[str, list[str]]]:
         """Where each row is, and what its columns have."""
+        if start < 0 or dim < 1:
+            raise RuntimeError(f"{self.path}: start = {start} and dim = {dim} are no columns; the first one is 0")
         for number, line in self._rows:
             fields, where = line.split(), f"{self.path}, line {number}"
             if len(fields) < start + dim:
