@@ -80,16 +80,19 @@ def facing(shapes: Iterable[Shape]) -> list[tuple[int, ...]]:
 def broadcast(shapes: Iterable[Shape]) -> Shape | None:
     """The shape to which all broadcast, aligned at the last axis; None if they don't fit.
 
-    An inferred or free dimension takes the size that another operand has there.
+    An inferred or free dimension takes the size that another operand has there. Where those have 1, an inferred one
+    becomes 1 as in CNTK if the operand of 1 comes after it, and stays open otherwise.
 
-    >>> broadcast([(2, 1), (3,)])
-    (2, 3)
+    >>> broadcast([(2, 1), (3,)]), broadcast([(-1,), (1,)]), broadcast([(1,), (-1,)])
+    ((2, 3), (1,), (-1,))
     """
+    shapes = list(shapes)
     distinct = {*shapes, ()}
     if len(distinct) < 3:  # all are equal, but for single numbers
         return max(distinct, key=len)
-    result = []
-    for dims in facing(distinct):
+    result: list[int] = []
+    faced = facing(distinct)
+    for at, dims in enumerate(faced, -len(faced)):
         sizes = {d for d in dims if d >= 0}
         if len(sizes) > 1:
             return None
@@ -98,7 +101,7 @@ def broadcast(shapes: Iterable[Shape]) -> Shape | None:
         elif FREE in dims:
             result.append(FREE)
         else:
-            result.append(INFERRED if INFERRED in dims else 1)
+            result.append([s[at] for s in shapes if len(s) >= -at][-1])
     return tuple(result)
 
 

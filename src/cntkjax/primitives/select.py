@@ -154,15 +154,15 @@ class Splice(Primitive):
         return tuple(shape)
 
     def lower_packed(self, ctx: Context, attrs: Attrs, *operands: Traced) -> Traced:
-        """A concatenation; channels stay last if they are last in all operands."""
+        """A concatenation; channels stay last if they are last, and the first axis of the result, in all operands."""
         axes = common_axes(operands)
         lead = ctx.lead(axes)
         operands = tuple(ctx.to_axes(v, axes) for v in operands)
-        last = all(v.channels_last for v in operands)
-        data = [v.data if last else ctx.array(v) for v in operands]
         index = attrs["axis"].static_axis_index()
-        ranks = [jnp.ndim(d) - (lead if v.axes else 0) for d, v in zip(data, operands, strict=True)]
+        ranks = [jnp.ndim(v.data) - (lead if v.axes else 0) for v in operands]
         rank = max(*ranks, -index)
+        last = all(v.channels_last and r == rank for v, r in zip(operands, ranks, strict=True))
+        data = [v.data if last else ctx.array(v) for v in operands]
         at = lead + (rank + index if not last else (rank + index - 1) % rank)  # channels come after the other axes
         data = [
             d.reshape(*(d.shape[:lead] if v.axes else (1,) * lead), *(1,) * (rank - r), *d.shape[d.ndim - r :])
