@@ -145,6 +145,8 @@ KNOWN: Sequence[Known] = [
     Known("pooling with `ceil_out_dim`", text(r"C\.MAX_POOLING.*ceil_out_dim=True"), "inf.* here", "values|loaded"),
     Known("pooling with `ceil_out_dim`", text(r"C\.MAX_POOLING.*ceil_out_dim=True"), observed=BACKWARD),
     Known("`to_sequence` with lengths of which none", text(r"C\.to_sequence\(v\d+, "), "^shape", "values|loaded"),
+    Known("`slice` with more begins, ends or strides than axes", text(r"C\.slice\("), "pass the same number of each",
+          kind="refused"),
     Known("`times` of a vector and a one-column matrix", is_row_of_other_samples),
     Known("`lambda_rank` and `ndcg_at_1` of sequences", of_sequences(r"C\.(lambda_rank|ndcg)")),
     Known("gradients that flow through a `lambda_rank`", text("lambda_rank"), observed=BACKWARD),
