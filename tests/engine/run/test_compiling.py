@@ -2,6 +2,11 @@
 
 import functools
 import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
 
 import jax
 import numpy as np
@@ -10,7 +15,9 @@ from jax.extend.core import ClosedJaxpr
 
 import cntkjax as C
 from cntkjax.engine.run import compiling
+from cntkjax.engine.run.handover import awaited, deferred_interrupts
 from cntkjax.engine.xla import compiler
+from cntkjax.engine.xla.background import beside
 from cntkjax.engine.xla.work import operations
 
 
@@ -45,3 +52,55 @@ def test_functions_that_were_traced_within_programs_are_forgotten(monkeypatch):
 def number_of_traces():
     gc.collect()
     return sum(type(o) is ClosedJaxpr for o in gc.get_objects())
+
+
+@pytest.mark.usefixtures("terminal_signals")
+def test_an_interrupt_does_not_wait_for_what_xla_compiles():
+    has_ended = threading.Event()
+    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt), deferred_interrupts():
+        awaited(beside(has_ended.wait))
+    has_ended.set()
+
+
+@pytest.mark.usefixtures("terminal_signals")
+def test_an_interrupt_while_a_program_is_traced_takes_effect_before_it_is_compiled():
+    has_ended = threading.Event()
+    with pytest.raises(KeyboardInterrupt), deferred_interrupts():
+        os.kill(os.getpid(), signal.SIGINT)
+        awaited(beside(has_ended.wait))
+    has_ended.set()
+
+
+@pytest.mark.parametrize("error, code", [("KeyboardInterrupt", -signal.SIGINT), ("SystemExit(3)", 3)])
+def test_a_process_that_is_interrupted_does_not_wait_for_what_xla_compiles(error, code):
+    """It ends as by the signal; any other end waits, since XLA must not be left in the midst of its work."""
+    seconds = 600 if code < 0 else 0.5
+    script = f"""
+import sys, time
+from cntkjax.engine.xla.background import beside
+beside(lambda: (time.sleep({seconds}), print("compiled")))
+raise {error}
+"""
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert (process.returncode, process.stdout.strip()) == (code, "" if code < 0 else "compiled")
+    assert ("KeyboardInterrupt" in process.stderr) == (code < 0)
+
+
+def test_a_program_that_may_need_more_memory_than_there_is_says_so(monkeypatch):
+    monkeypatch.setattr(compiling, "_BYTES", 1 << 40)
+    x = C.input_variable(11)
+    with pytest.warns(UserWarning, match="compiling [0-9,]+ operations may take .* GB of memory"):
+        C.tanh(x * 2 + 1).eval({x: np.ones((1, 11), np.float32)})
+
+
+def test_long_compilations_run_in_a_thread_of_their_own(monkeypatch):
+    monkeypatch.setattr(compiling, "_LONG", 0)
+    monkeypatch.setenv("CNTKJAX_CACHE_DIR", "")
+    threads = []
+    compiled = compiling._compiled
+    monkeypatch.setattr(compiling, "_compiled", lambda *a: threads.append(threading.current_thread()) or compiled(*a))
+    x = C.input_variable(13, dtype=np.float64)
+    values = C.tanh(x / 3).eval({x: np.ones((1, 13))})
+    np.testing.assert_allclose(values, np.tanh(np.full((1, 13), 1 / 3)), rtol=1e-12)
+    assert threads and threading.main_thread() not in threads

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+import warnings
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -21,6 +23,7 @@ from ..lower.boundaries import bounded
 from ..onednn.rewriting import rewrite
 from ..xla import autotuning
 from ..xla.allocator import count_program
+from ..xla.background import beside
 from ..xla.compiler import (
     LARGE_SUM,
     collective_options,
@@ -32,7 +35,7 @@ from ..xla.compiler import (
 )
 from ..xla.descriptions import NoDescription, digest
 from ..xla.fork_guard import check_not_forked
-from ..xla.memory import Needs, needs
+from ..xla.memory import Needs, memory, needs
 from ..xla.nvidia import warn_of_unused_gpus
 from ..xla.platform import lowering
 from ..xla.private_names import (
@@ -46,6 +49,7 @@ from ..xla.private_names import (
 from ..xla.versions import double_precision, option, options
 from ..xla.work import elements, largest_sum, lost_time, operations, stores_in_loops
 from .compilations import Compilation, Subject, announced, record
+from .handover import awaited
 from .quick_starts import Allowance, affordable_runs
 from .stored_executables import (
     Stored,
@@ -75,6 +79,8 @@ _MEASURING = BestEffort("keep what is measured to choose kernels", "it is measur
 
 # What a program computes and has at most if it is compiled by the options for small ones.
 _SMALL_ELEMENTS, _SMALL_OPERATIONS = 20_000_000, 1000
+_BYTES = 30_000  # for each operation of a program of different ones, while it is compiled; measured up to 155,000
+_LONG = 300  # operations of a graph: XLA may take a second or more for them
 _KEPT_TRACES = 256  # programs, after which jax forgets the functions that were traced within them
 _traces = count(1)
 _OPTIONS = attrgetter(*{
@@ -249,6 +255,7 @@ class Compiler:
         jaxpr, consts = traced.jaxpr.jaxpr, traced.jaxpr.consts
         size = operations(jaxpr)
         choice = _CHOOSING.attempt(self._choice, jaxpr, size, otherwise=Choice({}, {}, 0))
+        _REPORTING.attempt(_warn_of_memory, size)
         with ExitStack() as scope:
             if max(size, sum(map(np.size, consts))) <= _SMALL_OPERATIONS:  # few things are left of it in the context
                 _SHARING.attempt(scope.enter_context, shared_context())
@@ -264,12 +271,23 @@ class Compiler:
         executable = program and load_program(program, inputs, lowered.out_tree, called_functions(lowered))
         if executable:
             return executable._replace(program=program, runs=runs), True
-        compiled = _OPTIMIZING.attempt(_compiled, lowered, options)
+        compiled = _OPTIMIZING.attempt(self._optimized, lowered, options)
         if compiled is None:
             program, runs, compiled = None, 0, self._compiled_by_default(inputs)
         executable = Stored(compiled, time.perf_counter() - begin, runs, program)
         save_program(program, executable)
         return executable, False
+
+    def _optimized(self, lowered: jax.stages.Lowered, options: Mapping[str, str]) -> jax.stages.Compiled:
+        """See `_compiled`. XLA cannot be interrupted: what takes long runs in another thread, whose end users need not
+        await.
+        """
+        def compiled() -> jax.stages.Compiled:
+            with double_precision(self._is_double):
+                return _compiled(lowered, options)
+
+        is_long = self.computation.operations() > _LONG and threading.current_thread() is threading.main_thread()
+        return awaited(beside(compiled)) if is_long else compiled()
 
     def _bounded(self, traced: jax.stages.Traced, inputs: Inputs) -> jax.stages.Traced:
         """A trace whose kernels repeat little of one another."""
@@ -289,6 +307,17 @@ class Compiler:
         self._jit_options["compiler_options"] = large_sum_options()  # without which results may be wrong
         self.jitted = self._newly_jitted(self._function)
         return self._newly_jitted(self._function).trace(*inputs).lower().compile()
+
+
+def _warn_of_memory(size: int) -> None:
+    """Say so if there may be too little memory to compile a program of so many operations."""
+    needed, free = size * _BYTES, memory(jax.devices("cpu")[0]).free
+    if 0 < free < needed:
+        warnings.warn(
+            f"compiling {size:,} operations may take {needed / 2**30:.0f} GB of memory, and {free / 2**30:.0f} GB are "
+            "free; evaluate or train parts of the graph one after the other, or repeat them in a recurrence",
+            stacklevel=2,
+        )
 
 
 def _is_late(run: int | None, runs: int) -> bool:

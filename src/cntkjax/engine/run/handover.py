@@ -16,6 +16,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from types import FrameType, TracebackType
@@ -197,6 +198,33 @@ def captured(tree: PyTree) -> Captured:
 jax.tree_util.register_pytree_node(Captured, lambda c: (c.args[0], c.func), Captured)
 
 
+class _Interrupts:
+    """Signals that arrive in a scope of `deferred_interrupts`."""
+
+    def __init__(self, handler: Callable[[int, FrameType | None], object]) -> None:
+        self.handler = handler
+        self.noted: list[FrameType | None] = []
+        self.is_waiting = False  # the thread only waits for another one
+
+    def note(self, number: int, frame: FrameType | None) -> None:
+        self.noted.append(frame)
+        if self.is_waiting or len(self.noted) > 1:
+            self.deliver()
+        elif is_interactive():
+            print("\ninterrupted as soon as it is traced; Ctrl-C again stops it now", file=sys.stderr, flush=True)
+
+    def deliver(self) -> None:
+        """Let the signals so far take effect, as one."""
+        if self.noted:
+            frame = self.noted[-1]
+            self.noted.clear()
+            signal.signal(signal.SIGINT, self.handler)
+            self.handler(signal.SIGINT, frame)
+
+
+_scopes: list[_Interrupts] = []  # of the main thread, one inside the other
+
+
 @contextmanager
 def deferred_interrupts() -> Iterator[None]:
     """A scope at whose end a signal that arrived inside it (Ctrl-C) takes effect; only in the main thread.
@@ -208,23 +236,31 @@ def deferred_interrupts() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
         yield
         return
-    noted: list[FrameType | None] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        noted.append(frame)
-        if len(noted) > 1:
-            signal.signal(signal.SIGINT, handler)
-            handler(number, frame)
-        elif is_interactive():
-            print("\ninterrupted as soon as it is compiled; Ctrl-C again stops it now", file=sys.stderr, flush=True)
-
+    scope = _Interrupts(handler)
     try:
-        signal.signal(signal.SIGINT, note)
+        signal.signal(signal.SIGINT, scope.note)
+        _scopes.append(scope)
         yield
     finally:
+        _scopes[:] = [s for s in _scopes if s is not scope]
         signal.signal(signal.SIGINT, handler)
-        if len(noted) == 1:
-            handler(signal.SIGINT, noted[0])
+        scope.deliver()
+
+
+def awaited(outcome: Future[T]) -> T:
+    """What another thread computes. A signal need not be deferred meanwhile: this thread changes nothing."""
+    if threading.current_thread() is not threading.main_thread():
+        return outcome.result()
+    scopes = [*_scopes]
+    try:
+        for scope in scopes:
+            scope.is_waiting = True
+        for scope in scopes:
+            scope.deliver()
+        return outcome.result()
+    finally:
+        for scope in scopes:
+            scope.is_waiting = False
 
 
 def _after_fork() -> None:
@@ -237,6 +273,6 @@ def _after_fork() -> None:
 after_fork(_after_fork)
 
 __all__ = [
-    "STATE", "Attempt", "Captured", "Captures", "assign", "captured", "conclude", "copied", "deferred_interrupts",
-    "device_copy", "finish", "hand_over", "replace_state", "settle",
+    "STATE", "Attempt", "Captured", "Captures", "assign", "awaited", "captured", "conclude", "copied",
+    "deferred_interrupts", "device_copy", "finish", "hand_over", "replace_state", "settle",
 ]

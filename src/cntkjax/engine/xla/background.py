@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import signal
+import sys
 import threading
 import weakref
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
@@ -106,6 +109,39 @@ class Background:
         self._stopping = self._has_ended = False
 
 
+def beside(task: Callable[[], T]) -> Future[T]:
+    """Run a task in a thread of its own, for a thread that waits for it unless it is interrupted.
+
+    A process that ends waits for it; one that ends by an interrupt does not, and ends as by the signal.
+    """
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(task())
+        except BaseException as error:
+            future.set_exception(error)
+
+    _beside.add(future)
+    start_thread(run, "cntkjax-beside")
+    return future
+
+
+_beside: weakref.WeakSet[Future[Any]] = weakref.WeakSet()
+
+
+@atexit.register
+def _leave() -> None:
+    """Registered before what stops other threads, and so run after it."""
+    if getattr(sys, "last_type", None) is KeyboardInterrupt and not all(f.done() for f in list(_beside)):
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGINT)
+    wait(list(_beside))
+
+
 def _end() -> None:
     """The last task."""
 
@@ -131,4 +167,4 @@ compilations = Background("cntkjax-compile")
 storing = Background("cntkjax-store", finishes=True)
 """For storing what was compiled."""
 
-__all__ = ["Background", "compilations", "storing"]
+__all__ = ["Background", "beside", "compilations", "storing"]
