@@ -70,56 +70,67 @@ class Mask(NamedTuple):
     axis: Axis
 
 
+_NEUTRAL = 0.0, -FAR, FAR  # of sums, products and means; of softmax and maxima; of minima
+
+
 def masks(nodes: Sequence[tuple[Node, Sequence[Edge]]], outputs: Sequence[Edge]) -> dict[Node, Mask] | None:
     """With which masks no output depends on the number of steps to which sequences are padded; None if there are none.
 
     `nodes` are those of a plan with their operands, in the order of computation.
     """
-    if not _depends_on_padding(nodes, outputs, None):
-        return {}
-    found: dict[Node, Mask] = {}
-    return None if _depends_on_padding(nodes, outputs, found) else found
+    found = _masks(nodes, outputs, ())
+    return _masks(nodes, outputs, _NEUTRAL) if found is None else found
 
 
-def _depends_on_padding(
-    nodes: Iterable[tuple[Node, Sequence[Edge]]], outputs: Sequence[Edge], masked: dict[Node, Mask] | None
-) -> bool:
-    """True if an output may depend on the number of steps. `masked` gets the masks that are needed; None: none may be.
+def _masks(
+    nodes: Iterable[tuple[Node, Sequence[Edge]]], outputs: Sequence[Edge], neutral: Sequence[float]
+) -> dict[Node, Mask] | None:
+    """As `masks`, with masks of these values.
 
-    With masks nothing is known of the steps beyond the longest sequence: they repeat the last one within it.
+    If there are any, nothing is known of the steps beyond the longest sequence: they repeat the last one within it.
     """
     known: dict[Edge, PaddedOperand] = {}
+    found: dict[Node, Mask] = {}
     for node, operands in nodes:
-        primitive, attributes, output = node.primitive, node.node_attributes, node.node_outputs[0]
-        if primitive.unpacks_sequences:
-            for v, value in zip(node.node_outputs, primitive.unpacked_padding(attributes), strict=False):
-                known[v] = PaddedOperand(v, ANYTHING if masked is not None else value, operands[0].sequence_axis)
+        if node.primitive.unpacks_sequences:
+            paddings = node.primitive.unpacked_padding(node.node_attributes)
+            for v, value in zip(node.node_outputs, paddings, strict=False):
+                known[v] = PaddedOperand(v, ANYTHING if neutral else value, operands[0].sequence_axis)
         elif any(FREE in v.shape for v in operands):
-            padded = [known.get(v, PaddedOperand(v, None)) for v in operands]
-            axes = {v.unpacked_axis for v in padded if v.has_steps}
-            if any(v.has_steps and v.padding is None for v in padded) or len(axes) > 1:
-                return True
-            if _steps_face_others(node, padded) or output.shape.count(FREE) > 1:
-                return True
-            (axis,) = axes
-            for neutral in (None,) if masked is None else (None, 0.0, -FAR, FAR):
-                operands_with = padded if neutral is None else [
-                    replace(v, padding=neutral, is_masked=True) if v.has_steps else v for v in padded
-                ]
-                if FREE in output.shape:
-                    value = primitive.padding_value(attributes, operands_with)
-                    if value is None:
-                        continue
-                    known[output] = PaddedOperand(output, value, axis)
-                elif not primitive.ignores_padding(attributes, operands_with):
-                    continue
-                if masked is not None and neutral is not None:
-                    assert axis is not None
-                    masked[node] = Mask(neutral, axis)
-                break
-            else:
-                return True
-    return any(v in known for v in outputs)
+            outcome = _outcome(node, [known.get(v, PaddedOperand(v, None)) for v in operands], neutral)
+            if outcome is None:
+                return None
+            output, mask = outcome
+            if output.has_steps:
+                known[output.variable] = output
+            if mask is not None:
+                found[node] = mask
+    return None if any(v in known for v in outputs) else found
+
+
+def _outcome(
+    node: Node, operands: Sequence[PaddedOperand], neutral: Sequence[float]
+) -> tuple[PaddedOperand, Mask | None] | None:
+    """The output of a node, and the mask that it needs; None if the number of steps gets into it with any mask."""
+    primitive, attributes, output = node.primitive, node.node_attributes, node.node_outputs[0]
+    steps = [v for v in operands if v.has_steps]
+    axes = {v.unpacked_axis for v in steps}
+    if any(v.padding is None for v in steps) or len(axes) > 1 or output.shape.count(FREE) > 1:
+        return None
+    if _steps_face_others(node, operands):
+        return None
+    (axis,) = axes
+    for value in (None, *neutral):
+        masked = operands if value is None else [
+            replace(v, padding=value, is_masked=True) if v.has_steps else v for v in operands
+        ]
+        mask = None if value is None or axis is None else Mask(value, axis)
+        if FREE not in output.shape:
+            if primitive.ignores_padding(attributes, masked):
+                return PaddedOperand(output, None), mask
+        elif (padding := primitive.padding_value(attributes, masked)) is not None:
+            return PaddedOperand(output, padding, axis), mask
+    return None
 
 
 def _steps_face_others(node: Node, operands: Sequence[PaddedOperand]) -> bool:
