@@ -20,11 +20,9 @@ from .values import Context, Environment
 def execute(plan: Plan, ctx: Context, env: Environment) -> Environment:
     """Compute all variables of a plan; `env` holds the leaves and arguments, and is filled."""
     samples = _samples(ctx) if lowering().stacked_weights else 0
-    items = repeats(plan.parts, plan.outputs, samples)  # not kept, as users may edit the graph
-    if plan.masks:  # which what is alike need not have in the same places
-        for part in plan.parts:
-            run_part(ctx, part, env)
-    elif any(isinstance(item, Repeat) for item in items):
+    # What is alike need not have masks in the same places. Repeats are not kept, as users may edit the graph.
+    items = plan.parts if plan.masks else repeats(plan.parts, plan.outputs, samples)
+    if plan.masks or any(isinstance(item, Repeat) for item in items):
         for item in items:
             if isinstance(item, Repeat):
                 run_repeat(ctx, item, env)
