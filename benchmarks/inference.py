@@ -1,16 +1,18 @@
 """python -m benchmarks inference: `Function.eval`, `Predictor`, and ONNX Runtime on our own export, side by side.
 
-Weights are random. Rounds of all sides alternate; each figure is the median over the rounds of the mean time of a call.
+Weights are random. Each side is called for two seconds first; then the sides take turns of five calls. Figures are the
+least and the median of all calls: at one sample ONNX Runtime's threads wait for each other, so on a busy machine its
+median says little.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import os
 import statistics
 import time
 from collections.abc import Callable
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -80,47 +82,51 @@ MODELS: dict[str, tuple[Callable[[], Any], int]] = {  # with the steps of a sequ
 }
 
 
-def measure(model: Any, steps: int, batch: int, rounds: int, seconds: float) -> dict[str, float]:
-    """Milliseconds of a call by side."""
+def measure(model: Any, steps: int, batch: int, seconds: float) -> dict[str, list[float]]:
+    """Milliseconds of each call by side, of `seconds` of warming and some `seconds` of measuring for each."""
     x = model.arguments[0]
     data = np.random.default_rng(0).normal(size=(batch, *([steps] if steps else []), *x.shape)).astype(np.float32)
     sides = dict(zip(SIDES, (model.eval, C.Predictor(model), C.Predictor(model, backend="onnxruntime")), strict=True))
-    calls = {}
-    for side, answer in sides.items():
-        end = time.perf_counter() + 10 * seconds  # `eval` compiles thoroughly after some hundred calls
-        for i in count():
-            begin = time.perf_counter()
-            if i >= 3 and begin > end:
-                break
-            answer({x: data})
-            took = time.perf_counter() - begin
-        calls[side] = max(1, int(seconds / took))
     times: dict[str, list[float]] = {side: [] for side in SIDES}
-    for _ in range(rounds):
-        for side, answer in sides.items():
+
+    def turn(side: str) -> float:
+        for _ in range(5):
             begin = time.perf_counter()
-            for _ in range(calls[side]):
-                answer({x: data})
-            times[side].append((time.perf_counter() - begin) / calls[side])
-    return {side: 1e3 * statistics.median(values) for side, values in times.items()}
+            sides[side]({x: data})
+            times[side].append(1e3 * (time.perf_counter() - begin))
+        return time.perf_counter()
+
+    for side in SIDES:
+        end = time.perf_counter() + seconds  # `eval` compiles thoroughly after some hundred calls
+        while turn(side) < end:
+            pass
+        times[side].clear()
+    end = time.perf_counter() + seconds * len(SIDES)
+    while max(map(turn, SIDES)) < end:
+        pass
+    return times
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Print the table of docs/performance.md."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks inference", description=__doc__)
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 8])
-    parser.add_argument("--quick", action="store_true", help="one short round, to check that everything runs")
+    parser.add_argument("--quick", action="store_true", help="one turn, to check that everything runs")
     options = parser.parse_args(arguments)
-    rounds, seconds = (1, 0.0) if options.quick else (9, 0.2)
+    seconds = 0.0 if options.quick else 2.0
+    before = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     print(f"| model | batch | {' | '.join(SIDES)} | Predictor to ONNX Runtime |", "|---|" + "---|" * 5, sep="\n")
     for name, (build, steps) in MODELS.items():
         model = build()
         for batch in options.batches:
-            took = measure(model, steps, batch, rounds, seconds)
-            ratio = took["Predictor"] / took["ONNX Runtime"]
-            figures = " | ".join(f"{took[side]:.3g}" for side in SIDES)
-            print(f"| {name} | {batch} | {figures} | {ratio:.2f} |", flush=True)
-    print(f"\nMilliseconds of a call. {machine()}, {datetime.date.today().isoformat()}.")
+            took = {side: (min(calls), statistics.median(calls))
+                    for side, calls in measure(model, steps, batch, seconds).items()}
+            figures = " | ".join(f"{least:.3g}, {median:.3g}" for least, median in took.values())
+            ratios = (ours / theirs for ours, theirs in zip(took["Predictor"], took["ONNX Runtime"], strict=True))
+            print(f"| {name} | {batch} | {figures} | {', '.join(f'{ratio:.2f}' for ratio in ratios)} |", flush=True)
+    print(f"\nMilliseconds of a call: least, median. {machine()}, {datetime.date.today().isoformat()}.")
+    if before is not None:
+        print(f"Load {before:.1f} before, {os.getloadavg()[0]:.1f} after.")
 
 
 if __name__ == "__main__":
