@@ -239,6 +239,19 @@ def test_the_log_goes_to_a_file(run, tmp_path):
     assert "EXCEPTION occurred: " in (tmp_path / "logs" / "x_Nothing.log").read_text()
 
 
+@pytest.mark.parametrize(("arguments", "file"), [
+    (["command=Train:Write"], "out.PosteriorProb"), (["Write=[action=plot;outputDOTFile=full]"], "full"),
+    (["Write=[action=dumpNode;outputFile=full]"], "full"),
+])
+def test_a_file_that_cannot_be_written_is_named(run, tmp_path, arguments, file):
+    """The disk is full, as this device is."""
+    (tmp_path / file).symlink_to("/dev/full")
+    run("command=Train")
+    status, log = run("command=Write", *arguments)
+    assert status == 1 and f"No space left on device: '{tmp_path / file if '.' in file else file}'" in log
+    assert "Exception ignored" not in log
+
+
 def test_output_formats(run, tmp_path):
     (tmp_path / "map.txt").write_text("no\nyes\n")
     form = 'Write=[format=[type="category";labelMappingFile="map.txt";sequenceEpilogue="\\t// %s %d\\n"]]'
@@ -276,7 +289,9 @@ def learned_bias(folder):
     (["command=Tran"], "column 9: command = Tran: there is no block Tran; did you mean Train?\n  command=Tran\n"),
     (["Train=[action=trian]"], "; did you mean train?"),
     (["Train=[SGD=[maxEpochs=x]]"], "'x' is no number. maxEpochs takes a whole number"),
-    (["Train=[action=createLabelMap]"], "createLabelMap is not supported: write a file with a label on each line"),
+    (["Train=[action=createLabelMap]"], "Train has no section: write section = ..."),
+    (["Train=[action=createLabelMap;section=Test]"], "the labels of CNTKTextFormatReader have no names in the data"),
+    (["Train=[action=adapt]"], "adapt is not supported: build the network with BS.Network.Load and CloneFunction"),
     (["reader=[readerType=LibSVMBinaryReader]"], "LibSVMBinaryReader is not supported: convert the data to CNTK's"),
     (["reader=[input=[features=[dim=x]]]"], "dim is a whole number, not 'x'"),
     (["command=Test"], "there is no model"),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..engine.plan.components import strongly_connected_components
 from .source import ConfigError, Place
 
 Chain = tuple[tuple[str, Place], ...]
@@ -96,68 +97,25 @@ def named(roots: Iterable[NetNode]) -> dict[str, NetNode]:
     return found
 
 
-def ordered(nodes: Iterable[NetNode], is_delay: Callable[[NetNode], bool]) -> list[list[NetNode]]:
-    """The nodes in an order of computation, those of a loop together (Tarjan's algorithm, without recursion).
+def ordered(nodes: Sequence[NetNode], is_delay: Callable[[NetNode], bool]) -> list[list[NetNode]]:
+    """The nodes in an order of computation, those of a loop together.
 
     Within a loop the delays come first, and the others in the order in which they can be computed from these.
     """
-    index: dict[int, int] = {}
-    low: dict[int, int] = {}
-    stack: list[NetNode] = []
-    on_stack: set[int] = set()
-    components: list[list[NetNode]] = []
-    for root in nodes:
-        if id(root) in index:
-            continue
-        work = [(root, iter(root.operands()))]
-        index[id(root)] = low[id(root)] = len(index)
-        stack.append(root)
-        on_stack.add(id(root))
-        while work:
-            node, operands = work[-1]
-            child = next(operands, None)
-            if child is None:
-                work.pop()
-                if work:
-                    low[id(work[-1][0])] = min(low[id(work[-1][0])], low[id(node)])
-                if low[id(node)] == index[id(node)]:
-                    components.append(_popped(stack, on_stack, node))
-            elif id(child) not in index:
-                index[id(child)] = low[id(child)] = len(index)
-                stack.append(child)
-                on_stack.add(id(child))
-                work.append((child, iter(child.operands())))
-            elif id(child) in on_stack:
-                low[id(node)] = min(low[id(node)], index[id(child)])
+    components = strongly_connected_components(nodes, lambda node: iter(node.operands()))
     return [_loop(component, is_delay) for component in components]
-
-
-def _popped(stack: list[NetNode], on_stack: set[int], last: NetNode) -> list[NetNode]:
-    """The component that ends with this node."""
-    found = [stack.pop()]
-    while found[-1] is not last:
-        found.append(stack.pop())
-    on_stack.difference_update(map(id, found))
-    return found
 
 
 def _loop(component: list[NetNode], is_delay: Callable[[NetNode], bool]) -> list[NetNode]:
     """The nodes of a loop, delays first."""
     if len(component) == 1:
         return component
-    members = {id(node) for node in component}
-    done = [node for node in component if is_delay(node)]
-    if not done:
-        raise component[0].error("the loop has no delay: only PastValue and FutureValue may close one")
-    ready = {id(node) for node in done}
-    rest = [node for node in component if id(node) not in ready]
-    while rest:
-        now = [n for n in rest if all(id(i) in ready or id(i) not in members for i in n.operands())]
-        if not now:
-            raise rest[0].error("the loop has no delay: only PastValue and FutureValue may close one")
-        done += now
-        ready |= {id(node) for node in now}
-        rest = [node for node in rest if id(node) not in ready]
+    done, rest = ([node for node in component if is_delay(node) is delays] for delays in (True, False))
+    inside = set(rest)
+    for part in strongly_connected_components(rest, lambda n: (each for each in n.operands() if each in inside)):
+        if len(part) > 1:
+            raise part[0].error("the loop has no delay: only PastValue and FutureValue may close one")
+        done += part
     return done
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from bisect import bisect_right
@@ -9,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from ..sgd import ConfigError
 from ..sgd.keys import nearest
@@ -186,9 +188,40 @@ def new_file(name: str) -> Path:
     return path
 
 
+class _NewFile(io.FileIO):
+    """A file whose errors name it: a full disk may be that of one of many files."""
+
+    def write(self, data: Any, /) -> int:
+        """Write bytes; returns how many were."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            error.filename = self.name
+            raise
+
+
+def new_binary(name: str) -> io.BufferedWriter:
+    """A file that is written. Errors: as of `new_file`; OSError with the name of the file if it cannot be written."""
+    return io.BufferedWriter(_NewFile(str(new_file(name)), "w"))
+
+
+def new_text(name: str) -> io.TextIOWrapper:
+    """The same, of a text in UTF-8."""
+    return io.TextIOWrapper(new_binary(name), encoding="utf-8", newline="\n")
+
+
+def write_lines(name: str, lines: Iterable[str]) -> None:
+    """Write a text. Errors: as of `new_binary`."""
+    with new_text(name) as file:
+        file.writelines(f"{line}\n" for line in lines)
+
+
 def content_of(path: Path) -> str:
     """The text of a file, whatever its line ends are, and whether it begins with a mark of its encoding."""
     return path.read_bytes().decode("utf-8-sig", errors="replace").replace("\r\n", "\n").replace("\r", "\n")
 
 
-__all__ = ["COMMAND_LINE", "ConfigError", "Place", "Text", "content_of", "find_file", "local_path", "new_file"]
+__all__ = [
+    "COMMAND_LINE", "ConfigError", "Place", "Text", "content_of", "find_file", "local_path", "new_binary", "new_file",
+    "new_text", "write_lines",
+]  # fmt: skip

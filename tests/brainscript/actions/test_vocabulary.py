@@ -23,3 +23,38 @@ def test_classes_have_equal_sums_of_square_roots():
     counts = [1024, 256, 256, *[64] * 8, *[16] * 16]  # square roots 32, 16, 16, 8 x 8, 16 x 4: 192 in all
     assert classes(counts, 6) == [0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, *[3] * 7, *[4] * 9]
     assert classes(counts, 1) == classes(counts, 0) == [0] * 27
+
+
+def test_label_maps_have_the_labels_of_the_data_as_they_appear(tmp_path):
+    (tmp_path / "rows").write_text("red,1,x\nblue;2,y\n\nred,3,y\n")
+    assert run(tmp_path, """
+command = Map:Train ; modelPath = "$Data$/m" ; deviceId = -1
+Map = [ action = createLabelMap ; section = Train ; minibatchSize = 2 ]
+Train = [ action = train
+    SimpleNetworkBuilder = [ layerSizes = 1:2 ]
+    SGD = [ maxEpochs = 1 ; minibatchSize = 3 ; epochSize = 0 ; learningRatesPerMB = 1 ]
+    reader = [ readerType = UCIFastReader ; file = "$Data$/rows" ; customDelimiter = ",;"
+        features = [ start = 1 ; dim = 1 ]
+        labels = [ start = 0 ; dim = 1 ; labelDim = 2 ; labelMappingFile = "$Data$/new/colours" ]
+        others = [ start = 2 ; dim = 1 ; labelDim = 2 ; labelMappingFile = "$Data$/new/letters" ]
+    ] ]
+""") == 0
+    assert (tmp_path / "new/colours").read_text() == "red\nblue\n"
+    assert (tmp_path / "new/letters").read_text() == "x\ny\n"
+
+
+def test_label_maps_of_the_readers_of_sentences_have_the_words_and_labels_of_the_text(tmp_path):
+    (tmp_path / "text").write_text("</s> a b </s>\n\n</s> c a </s>\n")
+    (tmp_path / "tags").write_text("BOS O\nbig A\ndogs N\n\nBOS O\nlarge A\n")
+    (tmp_path / "map").write_text("large big\n")
+    assert run(tmp_path, """
+command = Words:Tags
+Words = [ action = createLabelMap ; section = LM ]
+Tags = [ action = createLabelMap ; section = LU ]
+LM = [ reader = [ readerType = LMSequenceReader ; file = "$Data$/text" ; labelIn = [
+    labelDim = 4 ; labelMappingFile = "$Data$/w" ] ] ]
+LU = [ reader = [ readerType = LUSequenceReader ; file = "$Data$/tags" ; wordMap = "$Data$/map"
+    labelIn = [ useWordMap = true ; labelMappingFile = "$Data$/i" ] ; labels = [ labelMappingFile = "$Data$/o" ] ] ]
+""") == 0
+    files = [(tmp_path / name).read_text().split() for name in "wio"]
+    assert files == [["</s>", "a", "b", "c"], ["BOS", "big", "dogs"], ["O", "A", "N"]]

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator
 from ..building import PRECOMPUTED
 from ..models import load_network
 from ..network import Network
-from ..source import new_file
+from ..source import write_lines
 from .session import Command
 
 
 def plot(command: Command) -> None:
     """Write the graph of a model as CNTK does, node by node in the order of names."""
-    path = new_file(command.block.file("outputDOTFile", f"{command.model_path}.dot"))
-    path.write_text("\n".join([*graph(load_network(command.model_path)), ""]), encoding="utf-8")
+    path = command.block.file("outputDOTFile", f"{command.model_path}.dot")
+    write_lines(path, graph(load_network(command.model_path)))
     if "renderCmd" in command.block:
         command.log.warn(f"renderCmd is not run: configurations start no process. Draw with: dot -Tpng -O {path}")
     command.log.line(f"Output network description in dot language to {path}")

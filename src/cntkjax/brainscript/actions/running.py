@@ -12,29 +12,26 @@ from ..log import Log
 from ..nodes import seeds, seeds_of_run
 from .cross_validate import cross_validate
 from .decomposition import decompose
-from .edit import edit
-from .export import export_model
 from .plot import plot
 from .session import Command
 from .statistics import normalization_statistics
 from .test import test
-from .tools import dump_nodes
+from .tools import dump_nodes, edit, export_model
 from .train import train
-from .vocabulary import write_classes
+from .vocabulary import create_label_map, write_classes
 from .write import write
 
 ACTIONS: Mapping[str, Callable[[Command], None]] = {
     "train": train, "trainRNN": train, "test": test, "eval": test, "devtest": test, "cv": cross_validate,
     "write": write, "edit": edit, "dumpNode": dump_nodes, "SVD": decompose, "plot": plot,
     "exportModel": export_model, "bnstat": normalization_statistics,
-    "writeWordAndClass": write_classes,
+    "writeWordAndClass": write_classes, "createLabelMap": create_label_map,
 }
 _EDIT = "build the network with BS.Network.Load and CloneFunction, and train it"
 _MODELS = "load the model with a version of CNTK that reads it, and save it as a model of CNTK 2"
 _UNSUPPORTED = {  # and what to do
-    "createLabelMap": "write a file with a label on each line, as labelMappingFile", "adapt": _EDIT,
-    "convertdbn": _MODELS, "exportdbn": "use exportModel, which writes ONNX", "testUnroll": "use test",
-    "doEncoderDecoder": _EDIT, "trainEncoderDecoder": _EDIT,
+    "adapt": _EDIT, "doEncoderDecoder": _EDIT, "trainEncoderDecoder": _EDIT, "convertdbn": _MODELS,
+    "exportdbn": "use exportModel, which writes ONNX", "testUnroll": "use test",
 }
 
 

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from ...device import cpu, use_default_device
+from ...graph.variable import set_value
 from ...logging import TensorBoardProgressWriter
 from ...ops import combine
 from ...parallel import workers
-from ...sgd import ConfigError
+from ...sgd import ConfigError, moments
 from ...sgd._checkpoints import Checkpoints
 from ...sgd._run import BlockRun
 from ...sgd.settings import BlockSettings
@@ -21,7 +22,6 @@ from ..configuration import Block
 from ..log import Criterion, Log, TrainingLog
 from ..models import function_of, load_network
 from ..network import Network
-from ..precompute import precompute
 from ..readers import open_reader, pieces_of, streams_of
 from .building import built
 from .parallel_lines import initialization, methods
@@ -186,7 +186,15 @@ def _precompute(network: Network, command: Command, piece: int) -> None:
     for name in dict.fromkeys([*network.reached(roots), *network.statistics]):
         if name in network.statistics:
             log.line(f"\t{name} = {network.statistics[name][0]}()")
-    precompute(network, open_reader(command.reader, once=True, shuffled=False, piece=piece))
+    names = list(dict.fromkeys(name for _, name in network.statistics.values()))
+    nodes = [network.nodes[name] for name in names]
+    source = open_reader(command.reader, once=True, shuffled=False, piece=piece)
+    found = dict(zip(names, moments(nodes, source, streams_of(nodes, source)), strict=True))
+    for constant, (operation, name) in network.statistics.items():
+        variable: Any = network.nodes[constant]
+        result = found[name].mean if operation == "Mean" else found[name].inverse_deviation
+        set_value(variable, result.reshape(variable.shape).astype(variable.dtype))
+    network.statistics = {}  # a model that is saved now has them
     log.line("", "Precomputing --> Completed.", "")
 
 

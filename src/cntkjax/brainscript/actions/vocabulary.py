@@ -1,4 +1,4 @@
-"""The action writeWordAndClass: the words of a text with their classes, for class-based language models."""
+"""The actions writeWordAndClass and createLabelMap: files that list the words or labels of data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 
 from ...sgd import ConfigError
 from ..configuration import Block
-from ..source import new_file
+from ..readers import label_maps
+from ..source import write_lines
 from .session import Command
 
 
@@ -27,8 +28,16 @@ def write_classes(command: Command) -> None:
         ("outputVocabFile", lines), ("outputWord2Cls", map(str, groups)), ("outputCls2Index", map(str, firsts)),
     ):
         if key in block:
-            new_file(block.file(key)).write_text("".join(f"{line}\n" for line in content), encoding="utf-8")
+            write_lines(block.file(key), content)
     command.log.line(f"Vocabulary size {len(words)}, {len(firsts)} classes.")
+
+
+def create_label_map(command: Command) -> None:
+    """Write the labels in the data of ``section``'s reader to its ``labelMappingFile``, as they appear."""
+    name = command.block.text("section")
+    for path, labels in label_maps(command.block.required_block(name).required_block("reader")).items():
+        write_lines(path, labels)
+        command.log.line(f"{len(labels)} labels are written to {path}")
 
 
 def vocabulary(lines: Iterable[str], block: Block) -> list[tuple[str, int]]:
@@ -62,4 +71,4 @@ def classes(counts: list[int], number: int) -> list[int]:
     return [int(group) for group in np.unique(found, return_inverse=True)[1]]  # without gaps
 
 
-__all__ = ["classes", "vocabulary", "write_classes"]
+__all__ = ["classes", "create_label_map", "vocabulary", "write_classes"]

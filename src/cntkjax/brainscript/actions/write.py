@@ -14,7 +14,7 @@ from ...train._sources import next_minibatch
 from ...variables import Variable
 from ..network import Network
 from ..readers import FileSource, open_reader, streams_of
-from ..source import new_file
+from ..source import new_text
 from .building import read_or_built
 from .output_format import OutputWriter, output_format
 from .session import Command, named_nodes, no_node, outputs
@@ -83,8 +83,7 @@ def _dense(sequence: Any) -> Any:
 def _open(stack: ExitStack, path: str, name: str) -> TextIO:
     if path == "-":
         return sys.stdout
-    file = new_file(f"{path}.{name.replace(os.sep, '_')}")
-    return stack.enter_context(file.open("w", encoding="utf-8", newline="\n"))
+    return stack.enter_context(new_text(f"{path}.{name.replace(os.sep, '_')}"))
 
 
 __all__ = ["write"]

@@ -12,7 +12,7 @@ import numpy as np
 from ...sgd import ConfigError
 from ..configuration import Block
 from ..readers import open_reader
-from ..source import new_file
+from ..source import new_binary, new_text
 
 _PERIOD, _USER = 100_000, 9  # 10 ms in units of 100 ns; HTK's kind of files with numbers of any meaning
 
@@ -29,7 +29,7 @@ class _LabelWriter:
 
     def __init__(self, block: Block, reader: Block, stack: ExitStack) -> None:
         self._labels = block.content("token").split()
-        self._file = stack.enter_context(new_file(block.file("file")).open("w", encoding="utf-8", newline="\n"))
+        self._file = stack.enter_context(new_text(block.file("file")))
 
     def sequence(self, values: Any, shape: Sequence[int]) -> None:
         """Write the labels of a sequence."""
@@ -62,7 +62,8 @@ class _FeatureWriter:
             if file is None:
                 raise ConfigError(f"{self._script} lists fewer files than there are utterances")
             header = struct.pack(">iihh", self._length, _PERIOD, 4 * self._dim, _USER)
-            new_file(file).write_bytes(header + self._rows[: self._length].astype(">f4").tobytes())
+            with new_binary(file) as opened:
+                opened.write(header + self._rows[: self._length].astype(">f4").tobytes())
             self._rows, self._length = self._rows[self._length :], next(self._lengths, 0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -79,7 +80,8 @@ class Description:
         self.evaluator = ScriptEvaluator(
             self.outside,
             {"ComputationNode": NodeMaker(seed_offset), "ComputationNetwork": self.network},
-            {"dim": lambda node: float(self._size(node)), "shape": self._shape, "name": lambda node: node.name,
+            {"dim": lambda node: float(math.prod(self.evaluator.elements(self._shape(node)))), "shape": self._shape,
+             "name": lambda node: node.name,
              "inputs": lambda node: Array([Thunk(None, None, "", each) for each in node.operands()])},
             lambda place: place.text.name in texts,
         )
@@ -108,13 +110,6 @@ class Description:
         builder.build([node])
         dimensions = [float(max(each, 0)) for each in reversed(builder.built[id(node)].shape)]
         return Array([Thunk(None, None, "", each) for each in dimensions]) if len(dimensions) != 1 else dimensions[0]
-
-    def _size(self, node: NetNode) -> float:
-        shape = self._shape(node)
-        product = 1.0
-        for each in self.evaluator.elements(shape):
-            product *= each
-        return product
 
     def finished(self, value: Any, place: Place) -> Network:
         """The network that the description's value describes."""

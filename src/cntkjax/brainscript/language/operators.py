@@ -10,7 +10,8 @@ from . import syntax
 from .values import Fields, NetNode, check_length, kind_of
 
 _NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, ".*": operator.mul,
+    "+": operator.add, "-": operator.sub, "*": operator.mul, ".*": operator.mul, "/": operator.truediv,
+    "%": operator.mod,
     "<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge,
 }
 _NODES = {
@@ -73,16 +74,10 @@ def _immediate(evaluator: Any, expression: syntax.Binary, left: Any, right: Any)
         raise evaluator.error(expression.place, f"{kind_of(left)} {symbol} {kind_of(right)} has no meaning")
     if symbol in ("/", "%") and right == 0:
         raise evaluator.error(expression.place, "division by zero")
-    if symbol in _NUMBERS:
-        return _NUMBERS[symbol](left, right)
-    return _arithmetic(symbol, left, right)
+    return _NUMBERS[symbol](left, right) if symbol in _NUMBERS else _power(left, right)
 
 
-def _arithmetic(symbol: str, left: float, right: float) -> float:
-    if symbol == "/":
-        return left / right
-    if symbol == "%":
-        return left % right
+def _power(left: float, right: float) -> float:
     try:
         power = left**right
     except (OverflowError, ZeroDivisionError):

@@ -156,7 +156,7 @@ def pooling(
     kind = C.MAX_POOLING if pool == "max" else C.AVG_POOLING
     window, steps, padding = _windows(x, kernelShape, stride, autoPadding)
     rank = len(window)
-    low, high = (_from_first(each, rank, 0) for each in (lowerPad, upperPad))
+    low, high = (filled(integers(each), rank, 0) for each in (lowerPad, upperPad))
     wide = _with_margins(C, x, padding, low, high, -1e30 if pool == "max" else 0.0)
 
     def pooled(each: Any, name: str = "") -> Any:
@@ -175,17 +175,11 @@ def _windows(x: Any, shape: Any, stride: Any, padding: Any) -> tuple[tuple[int, 
     """Window, steps and padding for all axes of x; those that the window does not mention are not pooled."""
     sizes = integers(shape)
     rank = max(len(x.shape), len(sizes))
-    steps, flags = ([*filled(each, len(sizes), none)][::-1] for each, none in ((stride, 1), (padding, False)))
+    steps, flags = (filled(each, len(sizes), none)[::-1] for each, none in ((stride, 1), (padding, False)))
     return (
-        tuple(_from_first(sizes, rank, 1)), tuple(int(each) for each in _from_first(steps, rank, 1)),
-        [bool(each) for each in _from_first(flags, rank, False)],
+        tuple(filled(sizes, rank, 1)), tuple(int(each) for each in filled(steps, rank, 1)),
+        [bool(each) for each in filled(flags, rank, False)],
     )
-
-
-def _from_first(value: Any, rank: int, missing: Any) -> list[Any]:
-    """Values for all axes, the last first, of those for the first axes."""
-    values = value if isinstance(value, list) else [value]
-    return list(reversed((values + [missing] * rank)[:rank]))
 
 
 @operation("MaxPooling", "AveragePooling")

@@ -14,7 +14,7 @@ from ..ndl.evaluation import Frame, Run
 from ..ndl.reader import Reader, Section
 from ..network import ROLES, Network
 from ..nodes import NetNode, reachable
-from ..source import ConfigError, Place, Text, new_file
+from ..source import ConfigError, Place, Text, new_file, write_lines
 from .commands import EditLine, commands, plain
 from .models import NamedModel, described
 
@@ -174,8 +174,8 @@ class Editor:
     def write(self, network: Network, names: list[str], command: EditLine) -> None:
         """Write nodes as text, with values if ``includeData``."""
         data = command.options.get("includedata", "false").lower() == "true"
-        lines = [line for name in sorted(names) for line in described(network, name, data)]
-        new_file(command.argument(1)).write_text("\n".join([*lines, ""]), encoding="utf-8")
+        lines = (line for name in sorted(names) for line in described(network, name, data))
+        write_lines(command.argument(1), lines)
 
     def set_input(self, command: EditLine) -> None:
         at = command.number(1)

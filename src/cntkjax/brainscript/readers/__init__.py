@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from .files import FileSource, UtteranceSource
-from .opening import Source, open_reader, pieces_of, sentences, streams_of
+from .opening import Source, label_maps, open_reader, pieces_of, sentences, streams_of
 
-__all__ = ["FileSource", "Source", "UtteranceSource", "open_reader", "pieces_of", "sentences", "streams_of"]
+__all__ = [
+    "FileSource", "Source", "UtteranceSource", "label_maps", "open_reader", "pieces_of", "sentences", "streams_of",
+]  # fmt: skip

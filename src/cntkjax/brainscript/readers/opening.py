@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -19,8 +19,8 @@ from .files import FileSource, UtteranceSource
 from .images import image_deserializer, image_reader
 from .sentences import Corpus, SentenceSource
 from .speech import features, input_deserializers, labels, lattices, speech_deserializers
-from .text import binary_deserializer, text_deserializer, uci_deserializer
-from .words import SENTENCE_KEYS, SENTENCE_PARTS, language_corpus, understanding_corpus
+from .text import binary_deserializer, text_deserializer, uci_deserializer, uci_labels
+from .words import SENTENCE_KEYS, SENTENCE_PARTS, language_corpus, understanding_corpus, words_and_labels
 
 Deserializer = Callable[[Block], Sequence[Any]]
 Source = FileSource | SentenceSource
@@ -39,6 +39,10 @@ READERS: Mapping[str, Deserializer] = {
 }
 CORPORA: Mapping[str, Callable[[Block], Corpus]] = {
     "LMSequenceReader": language_corpus, "LUSequenceReader": understanding_corpus,
+}
+_LABELS: Mapping[str, Callable[[Block], Iterator[tuple[Block, list[str]]]]] = {
+    "UCIFastReader": uci_labels, "LMSequenceReader": partial(words_and_labels, slice(None), slice(None)),
+    "LUSequenceReader": partial(words_and_labels, slice(-1), slice(-1, None)),
 }
 _OF_CNTK = ("KaldiReader", "Kaldi2Reader", "LibSVMBinaryReader", "DSSMReader", "SparsePCReader", "BinaryReader")
 _WITHOUT_EFFECT = (  # where they stand in public configurations
@@ -76,6 +80,21 @@ def open_reader(
     elif samples:
         source.end_at(samples)
     return source
+
+
+def label_maps(block: Block) -> dict[str, list[str]]:
+    """{labelMappingFile of a reader block: the labels of its data, in the order in which they appear}.
+
+    Errors: ConfigError for readers whose data have no names of labels; those of the reader.
+    """
+    kind = block.text("readerType")
+    found: dict[str, list[str]] = {}
+    if (read := _named(_LABELS, kind)) is None:
+        raise ConfigError(f"the labels of {kind} have no names in the data: this is for {', '.join(_LABELS)}")
+    for stream, names in read(block):
+        path = stream.file("labelMappingFile")
+        found[path] = list(dict.fromkeys([*found.get(path, ()), *names]))
+    return found
 
 
 def _corpus(block: Block) -> Callable[[Block], Corpus] | None:
@@ -212,6 +231,6 @@ def streams_of(nodes: Sequence[Variable | Function], source: Source) -> dict[Any
 
 
 __all__ = [
-    "Source", "description_of", "length_of_pieces", "open_reader", "pieces_of", "sentences", "sentences_text",
-    "streams_of",
+    "Source", "description_of", "label_maps", "length_of_pieces", "open_reader", "pieces_of", "sentences",
+    "sentences_text", "streams_of",
 ]  # fmt: skip

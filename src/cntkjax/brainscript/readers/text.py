@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...io import CBFDeserializer, CTFDeserializer, StreamDef
+from ...io._uci import labels_in
 from ...sgd import ConfigError
 from ..configuration import Block
 
@@ -45,22 +46,38 @@ def binary_deserializer(block: Block) -> Sequence[Any]:
 
 def uci_deserializer(block: Block) -> Sequence[Any]:
     """The deserializer of a UCIFastReader block, which has a block for each stream."""
-    streams = block.inner()
-    kinds = {each.name: each.choice("labelType", _LABEL_TYPES, "Category") for each in streams}
-    files = {each.existing_file("file") for each in streams}
+    return [_table(block) | {"input": {each.name: _columns(each) for each in block.inner() if _kind(each) != "None"}}]
+
+
+def uci_labels(block: Block) -> Iterator[tuple[Block, list[str]]]:
+    """The blocks of labels of a UCIFastReader block, with the labels that are in the data."""
+    for stream in block.inner():
+        if _is_of_labels(stream) and _kind(stream) == "Category":
+            yield stream, labels_in(_table(block), stream.integer("start", 0))
+
+
+def _table(block: Block) -> dict[str, str]:
+    """The file of a UCIFastReader block, and what separates its columns."""
+    files = {each.existing_file("file") for each in block.inner()}
     if len(files) != 1:
         raise ConfigError(f"{block.path()} needs blocks of streams with one file, such as features = [ start = 1 ; "
                           "dim = 2 ] and labels = [ start = 0 ; dim = 1 ; labelDim = 2 ; labelMappingFile = ... ]")
     options = {key: block.text(key) for key in ("customDelimiter", "customDecimalPoint") if block.get(key) is not None}
-    return [{"type": "UCIFastDeserializer", "file": files.pop(), **options, "input": {
-        each.name: _columns(each, kinds[each.name]) for each in streams if kinds[each.name] != "None"
-    }}]
+    return {"type": "UCIFastDeserializer", "file": files.pop(), **options}
 
 
-def _columns(stream: Block, kind: str) -> dict[str, Any]:
+def _kind(stream: Block) -> str:
+    return stream.choice("labelType", _LABEL_TYPES, "Category")
+
+
+def _is_of_labels(stream: Block) -> bool:
+    return any(key in stream for key in ("labelDim", "labelMappingFile", "labelType"))
+
+
+def _columns(stream: Block) -> dict[str, Any]:
     """The columns of a stream: of labels if it has a key of these, unless they are numbers to predict."""
     start, dim = stream.integer("start", 0), stream.integer("dim", 1)
-    if kind == "Regression" or not any(key in stream for key in ("labelDim", "labelMappingFile", "labelType")):
+    if _kind(stream) == "Regression" or not _is_of_labels(stream):
         return {"start": start, "dim": dim}
     if dim != 1:
         raise ConfigError(f"{stream.path()}: a label is in one column, but dim = {dim}; for numbers as labels give "
@@ -75,4 +92,4 @@ def _streams(inputs: Block) -> Iterator[tuple[str, str, Block]]:
         yield stream.name, stream.text("alias") if "alias" in stream else stream.name, stream
 
 
-__all__ = ["binary_deserializer", "text_deserializer", "uci_deserializer"]
+__all__ = ["binary_deserializer", "text_deserializer", "uci_deserializer", "uci_labels"]

@@ -146,6 +146,15 @@ def _streams(
     }
 
 
+def words_and_labels(words: slice, labels: slice, block: Block) -> Iterator[tuple[Block, list[str]]]:
+    """The blocks labelIn and labels, with what is in these columns of the text."""
+    lines = [line.split() for _, line in _lines(block, "file")]
+    for name, columns in (("labelIn", words), ("labels", labels)):
+        if (part := block.block(name)) is not None and part.find("labelMappingFile"):
+            replaced = _word_map(block) if part.flag("useWordMap", False) else {}
+            yield part, list(dict.fromkeys(replaced.get(word, word) for line in lines for word in line[columns]))
+
+
 def read_classes(block: Block) -> list[VocabularyEntry]:
     """The lines of the file wordclass: index, count, word, class. Errors: ConfigError for other lines."""
     found: list[VocabularyEntry] = []
@@ -208,4 +217,6 @@ def _lines(block: Block, name: str) -> Iterator[tuple[int, str]]:
     return enumerate(block.content(name).split("\n"), 1)
 
 
-__all__ = ["SENTENCE_KEYS", "SENTENCE_PARTS", "VocabularyEntry", "language_corpus", "understanding_corpus"]
+__all__ = [
+    "SENTENCE_KEYS", "SENTENCE_PARTS", "VocabularyEntry", "language_corpus", "understanding_corpus", "words_and_labels",
+]  # fmt: skip

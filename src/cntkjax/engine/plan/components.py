@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import TypeVar
 
 from ...graph.axis import Axis
 from ...graph.errors import AxisError, explain
 from ...graph.function import Node
 from .parts import Loop, Part, operand_nodes
+
+Vertex = TypeVar("Vertex", bound=Hashable)
 
 
 def parts_of(
@@ -21,13 +24,13 @@ def parts_of(
 
 
 def strongly_connected_components(
-    roots: Sequence[Node], operands_of: Callable[[Node], Iterator[Node]] = operand_nodes
-) -> Iterator[list[Node]]:
+    roots: Sequence[Vertex], operands_of: Callable[[Vertex], Iterator[Vertex]]
+) -> Iterator[list[Vertex]]:
     """Strongly connected components, operands first (Tarjan, SIAM J. Computing 1(2), 1972), without recursion."""
-    index: dict[Node, int] = {}
-    low: dict[Node, int] = {}
-    open_nodes: list[Node] = []
-    is_open: set[Node] = set()
+    index: dict[Vertex, int] = {}
+    low: dict[Vertex, int] = {}
+    open_nodes: list[Vertex] = []
+    is_open: set[Vertex] = set()
     for start in roots:
         if start in index:
             continue
@@ -56,7 +59,7 @@ def strongly_connected_components(
                     yield component
 
 
-def _pop_until(node: Node, stack: list[Node]) -> list[Node]:
+def _pop_until(node: Vertex, stack: list[Vertex]) -> list[Vertex]:
     """Pop the nodes of a stack from this one on, in order."""
     first = len(stack) - 1
     while stack[first] is not node:
