@@ -26,6 +26,7 @@ from .consistency import problems
 from .generator import write
 from .ill_typed import variants
 from .program import Program
+from .serve import refusal
 from .shrink import differences, shrink
 
 AT_ONCE = 100  # starting both packages takes three seconds
@@ -52,8 +53,9 @@ def compare_forms(first: int, number: int, folder: Path, form: str) -> None:
         try:
             found = [Difference("value", "", problem) for problem in problems(program)] if program.roots else []
         except Exception as error:
-            found = [Difference("accident", "", f"{type(error).__name__}: {error}")]
-        totals.update(["differs" if found else "agrees"])
+            kind = "accident" if refusal(error, is_fed_well=True)["accident"] else "refused"
+            found = [Difference(kind, "", f"{type(error).__name__}: {error}")]
+        totals.update(sorted({d.kind for d in found} or {"agrees"}))
         if found:
             report(program, found, folder / f"forms-{seed}.txt")
         print(f"seeds {first} to {seed}:", dict(totals), flush=True)

@@ -73,7 +73,7 @@ def _refusals(cntk: Shown, ours: Shown) -> list[Difference]:
 
 
 def _refused_kind(what: str, ours: Shown, mine: Shown) -> str:
-    if mine:
+    if what in mine or (mine and what not in ours):
         return "both refuse"
     return "accepted" if what in ours or what.startswith("line") else "not asked"
 

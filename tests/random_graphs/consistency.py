@@ -67,8 +67,11 @@ def _other_forms(program: Program, names: dict[str, Any], minibatch: dict[str, A
 
 
 def _other_gradients(program: Program, names: dict[str, Any], minibatch: dict[str, Any]) -> Iterator[str]:
-    """How gradients differ from those of `C.gradient`, and of programs that are compiled as for a GPU."""
-    if not program.loss or any(re.search("random|Dropout", s.text) for s in program.statements):
+    """How gradients differ from those of `C.gradient`, and of programs that are compiled as for a GPU.
+
+    `grad` normalizes by the statistics of the minibatch, `eval` of a gradient by those that training has left.
+    """
+    if not program.loss or any(re.search("random|Dropout|BatchNorm", s.text) for s in program.statements):
         return
     exec(program.loss[0], names)
     loss = names["loss"]

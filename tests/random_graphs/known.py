@@ -64,6 +64,10 @@ def is_row_of_other_samples(program: Program, s: Statement) -> bool:
     return left.rank == 1 and right.shape[1:] == (1,) and bool(left.axes and right.axes)
 
 
+def has_operands_of_other_axes(program: Program, s: Statement) -> bool:
+    return "C.cosine_distance(" in s.text and len({program[u].type.shape for u in s.uses}) > 1
+
+
 def shares_operand(program: Program, s: Statement) -> bool:
     """A transposed convolution whose operand is used elsewhere too, or stands for one that is."""
     if not re.search("convolution_transpose|ConvolutionTranspose", s.text):
@@ -106,7 +110,6 @@ KNOWN: Sequence[Known] = [
              r"sequence axis reduction for truncated sequence"),
     *refused("adam, fsadagrad, rmsprop with sparse gradients", "is_sparse",
              r"Function: \w+Update  -> Feature Not Implemented"),
-    *refused("`cosine_distance` of operands of different shapes", r"C\.cosine_distance", r"InnerProduct: "),
     *refused("a number as the initial state, or a factor, of a delayed value", r"loop\(|Recurrence|Fold|Unfold|_value",
              r"with different DataTypes"),
     *refused("`sequence.gather` and `scatter` of a constant", r"C\.sequence\.(gather|scatter)",
@@ -138,6 +141,7 @@ KNOWN: Sequence[Known] = [
     *refused("shape of a transposed convolution that pads its channels", PADS_CHANNELS, r"kernel dim \d+ <= input dim"),
     Known("`weighted_binary_cross_entropy` of sequences", of_sequences(r"C\.weighted_binary"), r"^\["),
     Known("cosines of zero vectors", text(r"C\.cosine_distance"), r"nan.* in CNTK"),
+    Known("gradients of `cosine_distance` of operands", has_operands_of_other_axes, observed=BACKWARD),
     Known("gradient of `sqrt` at 0", text(r"C\.(sqrt|asin|acos|atanh)|reduce_l2|LayerNorm|mean_variance"),
           r"^\[(\s*nan)+\] in CNTK", BACKWARD),
     Known("`sqrt`, reductions to a maximum or minimum", text(r"C\.sqrt|reduce_m|argm|(?i:max_?pool)"), r"nan.* here"),

@@ -33,16 +33,20 @@ def plain(value):
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
 
 
-def refusal(error):
-    """What went wrong, and whether the package itself says so."""
+def refusal(error, is_fed_well=False):
+    """What went wrong, and whether the package itself says so.
+
+    `is_fed_well`: that something else stopped is no fault of the arguments, although the package explains it by them.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     where = os.path.join("cntkjax", "")
     ours = type(error).__module__.startswith("cntkjax") or not frames or frames[-1][0] == "<string>"
     message = str(error).strip().split("\n\n[CALL STACK]")[0]
+    explained = is_fed_well and type(error).__name__ == "ArgumentError" and error.__cause__ is not None
     place = "%s:%s" % (os.path.basename(frames[-1][0]), frames[-1][1]) if frames else ""
     return {
         "error": type(error).__name__, "message": message[:400], "place": place,
-        "accident": not ours and (where not in frames[-1][0] or isinstance(error, ACCIDENTS)),
+        "accident": explained or (not ours and (where not in frames[-1][0] or isinstance(error, ACCIDENTS))),
     }
 
 
@@ -66,7 +70,7 @@ def run(lines):
             exec(line, names)
         except Exception as error:
             what = line[6:].split('"')[0] if line.startswith("show(") else "line %d" % number
-            shown[what] = refusal(error)
+            shown[what] = refusal(error, line.startswith("show(") and what != "fed oddly")
             if not line.startswith("show("):
                 break
     return shown

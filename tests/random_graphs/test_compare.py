@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from . import numpy_reference
+from cntkjax.graph.errors import ArgumentError
+
+from . import numpy_reference, serve
 from .compare import compare
 from .draft import Draft, Refused
 from .executing import executed
@@ -31,6 +33,18 @@ def test_each_value_that_differs_is_a_difference(cntk, ours, expected):
 def test_what_is_refused_here_alone_is_a_fault_although_cntk_refuses_something_else():
     found = compare({"values 0": [ONE], "loaded": REFUSAL}, {"values 0": REFUSAL, "loaded": [ONE]}, "float32")
     assert [(d.kind, d.what) for d in found] == [("refused", "values 0")]
+
+
+def test_what_cntk_alone_refuses_is_accepted_although_both_refuse_something_else():
+    found = compare({"values 0": REFUSAL, "values 1": REFUSAL}, {"values 0": [ONE], "values 1": REFUSAL}, "float32")
+    assert [(d.kind, d.what) for d in found] == [("accepted", "values 0"), ("both refuse", "values 1")]
+
+
+def test_an_accident_is_one_although_the_package_explains_it_by_arguments_that_fit():
+    error = ArgumentError("Function.eval cannot be called with ...")
+    error.__cause__ = TypeError("mul got incompatible shapes")
+    assert serve.refusal(error, is_fed_well=True)["accident"]
+    assert not serve.refusal(error)["accident"]
 
 
 @pytest.mark.parametrize(("computed", "kinds"), [(REFUSAL, ["both refuse"]), ([ONE], ["type"])])

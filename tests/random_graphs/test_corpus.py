@@ -10,4 +10,4 @@ SCRIPTS = sorted(FOLDER.glob("*.txt"))
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_a_program_that_failed_agrees_with_cntk(path):
     assert parts(path)[1], "no answer of CNTK is recorded"
-    assert not replay(path)
+    assert not [d for d in replay(path) if d.kind != "both refuse"]

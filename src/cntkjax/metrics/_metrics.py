@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from ..graph.arguments import public_operation
 from ..graph.axis import ALL_STATIC, Axis
 from ..graph.errors import explain
+from ..graph.shape import is_known
 from ..ops._blocks import as_one_block, node
 from ..ops._elementwise import equal, greater_equal, minus, not_equal
 from ..ops._operand import Operand, as_variables
@@ -24,8 +26,9 @@ def classification_error(
 ) -> Function:
     """Classification error: 1 where the target class is not the largest output, otherwise 0.
 
-    With `topN` above 1, the target class must not be among the `topN` largest outputs, and the errors are counted over
-    the minibatch. Along an axis other than the last one, the result is the error rate over the other axes.
+    With `topN` above 1, the target class must not be among the `topN` largest outputs, all elements of a sample being
+    classes, and the errors are counted over the minibatch. Along an axis other than the last one, the result is the
+    error rate over the other axes.
 
     Shapes: [n] twice -> [1]; one number for the minibatch with `topN` above 1; [] along another axis.
     Errors: ValueError for topN < 1, or for topN > 1 along an axis other than the last one.
@@ -37,8 +40,8 @@ def classification_error(
     at, count = as_axis(axis), int(topN)
     if count < 1:
         raise ValueError(f"classification_error: topN must be at least 1, got {topN}")
-    classes = output_vector.shape[-1] if output_vector.shape else 1
-    if 0 < classes < count:
+    classes = prod(output_vector.shape)
+    if is_known(output_vector.shape) and classes < count:
         raise ValueError(explain(
             f"classification_error: topN = {topN} of {classes} classes", {"output_vector": output_vector},
             "give topN at most the number of classes",

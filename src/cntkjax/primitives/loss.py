@@ -17,18 +17,27 @@ from .._typing import Array
 from ..engine.lower.values import Axes, Context, Traced
 from ..graph.build import Spec, merged_axes
 from ..graph.errors import ShapeError, explain
-from ..graph.shape import Shape, broadcast
+from ..graph.shape import Shape, broadcast, is_known
 from ..graph.variable import Edge, Leaf, has_value, value_of
 from .base import Attrs, Bool, Float, Primitive, Size, primitive
 from .elementwise import ELEMENTWISE
 
 
-def _same_shape(op: str, inputs: Sequence[Edge]) -> None:
-    if broadcast([v.shape for v in inputs]) is None:
+def _check_shapes(op: str, inputs: Sequence[Edge], fit: bool) -> None:
+    if not fit:
         operands = {f"[{i}]": v for i, v in enumerate(inputs)}
         raise ShapeError(explain(
             f"{op}: the shapes of the operands differ", operands, "give operands of one shape"
         ))
+
+
+def _same_shape(op: str, inputs: Sequence[Edge]) -> None:
+    _check_shapes(op, inputs, broadcast([v.shape for v in inputs]) is not None)
+
+
+def _same_number(op: str, inputs: Sequence[Edge]) -> None:
+    """Samples that are flattened are not broadcast."""
+    _check_shapes(op, inputs, len({prod(v.shape) for v in inputs if is_known(v.shape)}) < 2)
 
 
 class WholeMinibatch(Primitive):
@@ -57,7 +66,12 @@ class WholeMinibatch(Primitive):
 
 
 def _cosine(x: Array, y: Array) -> Array:
-    """Cosine of the angle between vectors in the last axis; 0 where one of them is 0."""
+    """Cosine of the angle between vectors in the last axis; 0 where one of them is 0.
+
+    Errors: ValueError for vectors of different sizes.
+    """
+    if x.shape[-1] != y.shape[-1]:
+        raise ValueError(f"vectors of {x.shape[-1]} and {y.shape[-1]} elements")
     product = jnp.sum(x * y, -1)
     squares = jnp.sum(x * x, -1) * jnp.sum(y * y, -1)
     positive = squares > 0
@@ -74,6 +88,7 @@ class CosDistance(Primitive):
     def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Shape:
         """A scalar per sample."""
         _same_shape(self.name, inputs)
+        _same_number(self.name, inputs)
         return ()
 
     def lower(self, attrs: Attrs, x: Array, y: Array) -> Array:
@@ -94,7 +109,7 @@ class CosDistanceWithNegativeSamples(Primitive):
 
     def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
         """[1 + n]; n has to be a constant."""
-        _same_shape(self.name, inputs[:2])
+        _same_number(self.name, inputs[:2])
         number = inputs[3]
         if not isinstance(number, Leaf) or not has_value(number):
             raise ShapeError(explain(
@@ -130,6 +145,7 @@ class Logistic(WholeMinibatch):
     def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
         """A scalar without dynamic axes."""
         _same_shape(self.name, inputs)
+        _same_number(self.name, inputs)
         return super().outputs(inputs, attrs)
 
     def lower_packed(self, ctx: Context, attrs: Attrs, p: Traced, label: Traced, *weight: Traced) -> Traced:
@@ -160,7 +176,8 @@ class ClassificationError(WholeMinibatch):
         is_before = jnp.arange(x.shape[-1]) < target
         rank = jnp.sum((x > score) | ((x == score) & is_before), -1)
         best = ctx.array(n[0]).astype(rank.dtype) if n else 1
-        return Traced(jnp.sum(mask & (rank >= best)).astype(x.dtype), ())
+        wrong = (rank >= best) | (target[:, 0] >= x.shape[-1])  # a class that has no output
+        return Traced(jnp.sum(mask & wrong).astype(x.dtype), ())
 
 
 # ---- ranking

@@ -17,11 +17,11 @@ import jax.numpy as jnp
 from ..._typing import Array, Shape
 from ...graph.errors import explain
 from ...graph.function import Node
-from ...graph.shape import is_known
+from ...graph.shape import broadcast, is_known
 from ...graph.variable import Edge
 from ..plan.parts import Loop, resolve
 from .carry import carry_out, initial_states, states_before
-from .nodes import run_node
+from .nodes import run_node, sample_shape, unfit_data
 from .products import (
     Product,
     Weight,
@@ -222,8 +222,12 @@ class ScannedLoop:
         """The buffer before the first step: the initial state, or zeros where every sequence selects its own.
 
         Shapes: [offset, rows, *shape].
+        Errors: ShapeError for an initial state that data have made larger than the state.
         """
         sample = self._state_shape(delay.node_outputs[0])
+        given = self.invariants.get(self.initial[delay]) or self.sequences[self.initial[delay]]
+        if broadcast([sample, sample_shape(self.ctx, given)]) != sample:
+            raise unfit_data(delay, [sample, sample_shape(self.ctx, given)])
         shape, dtype = (offset(delay), rows, *sample), delay.node_outputs[0].dtype
         if self.resets_state:
             return jnp.zeros(shape, dtype)

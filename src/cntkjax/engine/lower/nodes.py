@@ -29,14 +29,18 @@ def run_node(ctx: Context, node: Node, env: Environment) -> None:
         except (TypeError, ValueError) as error:
             if type(error) not in (TypeError, ValueError) or all(is_known(v.shape) for v in node.node_inputs):
                 raise
-            shapes = " and ".join(shape_text(_sample_shape(ctx, v)) for v in operands)
-            raise ShapeError(explain(
-                f"{node.op_name}: dimensions that come with the data do not fit: {shapes}",
-                {f"[{i}]": v for i, v in enumerate(node.node_inputs)},
-                "feed data of the size that is needed here; unpacked sequences are as long as the longest of them",
-            )) from error
+            raise unfit_data(node, [sample_shape(ctx, v) for v in operands]) from error
     for variable, result in zip(node.node_outputs, results, strict=True):
         env[variable] = result
+
+
+def unfit_data(node: Node, shapes: Sequence[Shape]) -> ShapeError:
+    """The error of a node whose operands have samples of these shapes, which the data have decided."""
+    return ShapeError(explain(
+        f"{node.op_name}: dimensions that come with the data do not fit: {' and '.join(map(shape_text, shapes))}",
+        {f"[{i}]": v for i, v in enumerate(node.node_inputs)},
+        "feed data of the size that is needed here; unpacked sequences are as long as the longest of them",
+    ))
 
 
 def _masked(ctx: Context, place: int, operand: Traced, value: float) -> Traced:
@@ -150,7 +154,7 @@ def _rank(v: Traced, lead: int) -> int:
     return len(v.data.shape) if v.is_sparse else jnp.ndim(v.data) - (lead if v.axes else 0)
 
 
-def _sample_shape(ctx: Context, v: Traced) -> Shape:
+def sample_shape(ctx: Context, v: Traced) -> Shape:
     """The shape of a sample in this minibatch."""
     return v.data.shape if v.is_sparse else jnp.shape(ctx.array(v))[ctx.lead(v.axes) :]
 

@@ -96,9 +96,12 @@ def loop_of(component: Sequence[Node]) -> Loop:
     axes: set[Axis | None] = {v.sequence_axis for v in outputs.values()}
     axis = next(iter(axes))
     if len(axes) > 1 or axis is None:
+        nowhere = axes == {None}
         raise AxisError(explain(
+            "no value in a recurrent loop has a sequence axis along which it could run" if nowhere else
             "the values in a recurrent loop do not all have the same sequence axis",
             {n.primitive.name: outputs[n] for n in component},
+            "let a step use a value of a sequence" if nowhere else
             "inside a loop, use only values with the sequence axis along which it runs",
         ))
     return Loop(delays, _order_in_step(component, delays), axis, reverse=directions == {1})
