@@ -18,7 +18,9 @@ from cntkjax.engine.run import compiling
 from cntkjax.engine.run.handover import awaited, deferred_interrupts
 from cntkjax.engine.xla import compiler
 from cntkjax.engine.xla.background import beside
+from cntkjax.engine.xla.memory import MemoryNeeds
 from cntkjax.engine.xla.work import operations
+from cntkjax.graph.errors import OutOfMemoryError
 
 
 @pytest.mark.parametrize("size, count, expected", [(20, 5, "small"), (21, 5, "compiler"), (10, 11, "compiler")])
@@ -79,6 +81,7 @@ def test_a_process_that_is_interrupted_does_not_wait_for_what_xla_compiles(error
     script = f"""
 import sys, time
 from cntkjax.engine.xla.background import beside
+from cntkjax.engine.xla.memory import MemoryNeeds
 beside(lambda: (time.sleep({seconds}), print("compiled")))
 raise {error}
 """
@@ -87,11 +90,32 @@ raise {error}
     assert ("KeyboardInterrupt" in process.stderr) == (code < 0)
 
 
-def test_a_program_that_may_need_more_memory_than_there_is_says_so(monkeypatch):
-    monkeypatch.setattr(compiling, "_BYTES", 1 << 40)
-    x = C.input_variable(11)
-    with pytest.warns(UserWarning, match="compiling [0-9,]+ operations may take .* GB of memory"):
-        C.tanh(x * 2 + 1).eval({x: np.ones((1, 11), np.float32)})
+@pytest.fixture
+def newly_compiled(monkeypatch):
+    """Compiles tanh of vectors of a size where 1 TB is free of 2 TB."""
+    monkeypatch.setattr(compiling, "memory", lambda device: MemoryNeeds(10**12, 2 * 10**12))
+    monkeypatch.setenv("CNTKJAX_CACHE_DIR", "")
+
+    def evaluate(size):
+        x = C.input_variable(size)
+        return C.tanh(x * 2 + 1).eval({x: np.ones((1, size), np.float32)})
+
+    return evaluate
+
+
+def test_a_program_that_may_need_more_memory_than_is_free_says_so(monkeypatch, newly_compiled):
+    monkeypatch.setattr(compiling, "_BYTES", 5 * 10**10)  # for each of some 30 operations
+    with pytest.warns(UserWarning, match="compiling [0-9,]+ operations may take .* GB of memory, and 1000.0 GB are"):
+        newly_compiled(11)
+
+
+def test_a_program_that_needs_more_memory_than_there_is_is_refused(monkeypatch, newly_compiled):
+    with monkeypatch.context() as patch:
+        patch.setattr(compiling, "_BYTES", 10**12)
+        with pytest.raises(OutOfMemoryError, match="and there are 2000.0 GB") as caught:
+            newly_compiled(12)
+    assert "evaluate or train parts of the graph one after the other" in str(caught.value)
+    np.testing.assert_allclose(newly_compiled(12), np.full((1, 12), np.tanh(3)), rtol=1e-6)
 
 
 def test_long_compilations_run_in_a_thread_of_their_own(monkeypatch):

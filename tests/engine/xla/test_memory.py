@@ -67,6 +67,20 @@ def test_the_host_has_memory():
     assert has.total >= has.free > 0 or not sys.platform.startswith("linux")
 
 
+def test_the_memory_of_a_container_is_its_limit(monkeypatch, tmp_path):
+    """Of nested control groups the smallest counts; files that the system caches are as good as free."""
+    if not sys.platform.startswith("linux"):
+        pytest.skip("control groups are Linux's")
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    for group, limit in ((tmp_path, "300000000"), (inner, "max")):
+        (group / "memory.max").write_text(limit + "\n")
+        (group / "memory.current").write_text("200000000\n")
+        (group / "memory.stat").write_text("anon 140000000\ninactive_file 50000000\n")
+    monkeypatch.setattr("cntkjax.engine.xla.memory._control_groups", lambda: [inner, tmp_path])
+    assert memory(jax.devices("cpu")[0]) == (150_000_000, 300_000_000)
+
+
 def test_the_message_without_figures_still_says_what_to_do():
     error = out_of_memory("gradients", None, jax.devices("cpu")[0])
     assert str(error).startswith("gradients does not fit") and "Fix: use smaller minibatches" in str(error)

@@ -19,6 +19,7 @@ import numpy as np
 from ..._best_effort import BestEffort
 from ..._typing import PyTree
 from ..._user_code import user_line
+from ...graph.errors import OutOfMemoryError, explain
 from ..lower.boundaries import bounded
 from ..onednn.rewriting import rewrite
 from ..xla import autotuning
@@ -255,7 +256,7 @@ class Compiler:
         jaxpr, consts = traced.jaxpr.jaxpr, traced.jaxpr.consts
         size = operations(jaxpr)
         choice = _CHOOSING.attempt(self._choice, jaxpr, size, otherwise=Choice({}, {}, 0))
-        _REPORTING.attempt(_warn_of_memory, size)
+        _check_memory(size)
         with ExitStack() as scope:
             if max(size, sum(map(np.size, consts))) <= _SMALL_OPERATIONS:  # few things are left of it in the context
                 _SHARING.attempt(scope.enter_context, shared_context())
@@ -309,15 +310,19 @@ class Compiler:
         return self._newly_jitted(self._function).trace(*inputs).lower().compile()
 
 
-def _warn_of_memory(size: int) -> None:
-    """Say so if there may be too little memory to compile a program of so many operations."""
-    needed, free = size * _BYTES, memory(jax.devices("cpu")[0]).free
-    if 0 < free < needed:
-        warnings.warn(
-            f"compiling {size:,} operations may take {needed / 2**30:.0f} GB of memory, and {free / 2**30:.0f} GB are "
-            "free; evaluate or train parts of the graph one after the other, or repeat them in a recurrence",
-            stacklevel=2,
-        )
+def _check_memory(size: int) -> None:
+    """Compiling a program of so many operations must fit into memory: the system kills processes that take more.
+
+    Where it fits only if other processes give up what they have, a warning says so.
+    """
+    needed, has = size * _BYTES, memory(jax.devices("cpu")[0])
+    if not has.total or needed <= has.free:
+        return
+    what = f"compiling {size:,} operations may take {needed / 1e9:.1f} GB of memory"
+    fix = "evaluate or train parts of the graph one after the other, or repeat them in a recurrence"
+    if needed > has.total:
+        raise OutOfMemoryError(explain(f"{what}, and there are {has.total / 1e9:.1f} GB", fix=fix))
+    warnings.warn(f"{what}, and {has.free / 1e9:.1f} GB are free; {fix}", stacklevel=2)
 
 
 def _is_late(run: int | None, runs: int) -> bool:

@@ -51,7 +51,7 @@ def memory(device: jax.Device) -> MemoryNeeds:
 
 
 def _host_memory() -> MemoryNeeds:
-    """The memory of this machine, or of this process if it has a limit (`ulimit -v`)."""
+    """The memory of this machine, or of this process if it has a limit (`ulimit -v`, a container)."""
     if not sys.platform.startswith("linux"):
         return MemoryNeeds(0, 0)
     import resource  # not on Windows
@@ -65,7 +65,22 @@ def _host_memory() -> MemoryNeeds:
     if limit != resource.RLIM_INFINITY and limit < total:
         used = page * int(Path("/proc/self/statm").read_text().split()[0])
         free, total = min(free, max(0, limit - used)), limit
+    for group in _control_groups():
+        with suppress(OSError, ValueError, KeyError):  # ValueError: the limit is "max", so there is none
+            limit, used = (int((group / f"memory.{name}").read_text()) for name in ("max", "current"))
+            counts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+            used -= int(counts["inactive_file"])  # what the system caches, and gives up
+            free, total = min(free, max(0, limit - used)), min(total, limit)
     return MemoryNeeds(free, total)
+
+
+def _control_groups() -> list[Path]:
+    """Those of Linux that this process belongs to, each with limits (version 2, as containers have them)."""
+    with suppress(OSError, StopIteration):
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        own = Path("/sys/fs/cgroup") / next(line[4:] for line in lines if line.startswith("0::/"))
+        return [group for group in (own, *own.parents) if group.is_relative_to("/sys/fs/cgroup")]
+    return []
 
 
 def is_out_of_memory(error: Exception) -> bool:
