@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MAX_DEPTH = 20  # of nested graphs
 MAX_UNROLLED = 10_000  # nodes of the iterations of a loop, with those of the loops in it
 MAX_INLINED = 100_000  # nodes, with those of the functions that they call
-LARGEST = 2**26  # elements of a tensor that a node creates from a few numbers
+LARGEST = 2**27  # elements of a tensor that a node creates from a few numbers
 _RANK = 32
 DTYPES: dict[int, type] = {  # by onnx.TensorProto.DataType
     1: np.float32, 2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16, 6: np.int32, 7: np.int64, 9: np.bool_,
@@ -77,9 +77,9 @@ def opset_of(model: ModelProto, name: str) -> int:
     versions = {entry.domain: entry.version for entry in model.opset_import}
     version = versions.get("", versions.get("ai.onnx", 0))
     newest = 28
-    if not 7 <= version <= newest:
+    if not 1 <= version <= newest:
         raise FormatError(
-            f"{name} is of opset {version}; 7 to {newest} can be read",
+            f"{name} is of opset {version}; 1 to {newest} can be read",
             fix="convert the model with onnx.version_converter, or export it with another opset",
         )
     return int(version)

@@ -8,6 +8,8 @@ from math import prod
 import numpy as np
 
 from .checks import DTYPES, check_size
+from .elementwise import cast_type
+from .shape import wanted_shape
 from .slices import END, ranges_of, split_sizes
 from .table import OnnxNode, folds
 
@@ -17,14 +19,14 @@ def _folded_cast(node: OnnxNode) -> np.ndarray:
     value = node.array(0)
     if node.op == "Identity" or value.dtype == object:
         return value
-    if node.integer("to", 0) not in DTYPES:
-        raise node.error(f"a cast to element type {node.integer('to', 0)} cannot be read")
-    return value.astype(DTYPES[node.integer("to", 0)])
+    if cast_type(node) not in DTYPES:
+        raise node.error(f"a cast to element type {cast_type(node)} cannot be read")
+    return value.astype(DTYPES[cast_type(node)])
 
 
 @folds("Reshape")
 def _folded_reshape(node: OnnxNode) -> np.ndarray:
-    value, shape = node.array(0), node.integers(1)
+    value, shape = node.array(0), wanted_shape(node)
     shape = [value.shape[i] if d == 0 and not node.integer("allowzero", 0) else d for i, d in enumerate(shape)]
     return value.reshape(shape)
 

@@ -10,6 +10,7 @@ import numpy as np
 from .... import ops
 from ....ops.functions import Function
 from ....variables import Constant
+from .._onnx import onnx
 from ..one_to_one import BINARY, COMPARISONS, LOGIC, UNARY
 from .table import OnnxNode, folds, reads
 from .values import BOOL, FLOAT, INT, Operand, Outputs, apply_primitive
@@ -39,7 +40,7 @@ def _cast(node: OnnxNode) -> Outputs:
         kind = node.tensor(1).kind
         dtype = node.operand(1).dtype if kind == FLOAT else None
     else:
-        to = node.integer("to", 1)
+        to = cast_type(node)
         kind = FLOAT if to in (1, 10, 11) else BOOL if to == 9 else INT if to in (2, 3, 4, 5, 6, 7, 12, 13) else ""
         if not kind:
             raise node.error(f"a cast to element type {to} cannot be read")
@@ -53,6 +54,17 @@ def _cast(node: OnnxNode) -> Outputs:
     else:
         converted = ops.alias(x) if source.kind != FLOAT else _truncated(x)
     return node.of_kind(converted, kind)
+
+
+def cast_type(node: OnnxNode) -> int:
+    """The type of elements that a Cast creates, which before opset 6 is a name. Errors: FormatError for others."""
+    if node.opset >= 6:
+        return node.integer("to", 1)
+    name = node.string("to", "FLOAT").upper()
+    number = dict(onnx().TensorProto.DataType.items()).get(name)
+    if number is None:
+        raise node.error(f"a cast to {name!r}, which is no type of elements")
+    return int(number)
 
 
 def _number(value: float, like: Operand) -> Operand:
@@ -71,8 +83,30 @@ def _binary(node: OnnxNode) -> Outputs:
 
 def _of_one_type(node: OnnxNode) -> list[Operand]:
     """Both operands, the second cast to the type of the first; they may differ for exponents and the like."""
-    a, b = node.operand(0), node.operand(1)
+    a, b = node.operand(0), _second(node)
     return [a, b if a.dtype is b.dtype else ops.cast(b, a.dtype)]
+
+
+def _second(node: OnnxNode) -> Operand:
+    """The second operand, in a shape that broadcasts to that of the first."""
+    b = node.operand(1)
+    ones = _missing_axes(node, len(node.operand().shape), len(b.shape))
+    return ops.reshape(b, (*b.shape, *[1] * ones)) if ones else b
+
+
+def _missing_axes(node: OnnxNode, rank: int, rank_of_second: int) -> int:
+    """How many axes of size 1 the second operand lacks at its end, to broadcast as NumPy does.
+
+    Before opset 7 an attribute may say at which axis of the first one its own axes begin; the slopes of PRelu belong
+    to channels.
+    """
+    axis = 1 if node.op == "PRelu" and rank > 1 else node.attribute("axis", None)
+    if node.opset >= 7 or axis is None or rank_of_second == 0:
+        return 0
+    ones = rank - node.axis(node.integer("axis", 1), rank) - rank_of_second
+    if ones < 0:
+        raise node.error(f"{rank_of_second} axes do not begin at axis {axis} of {rank}")
+    return ones
 
 
 @reads("Div")
@@ -97,7 +131,8 @@ def _compare(node: OnnxNode) -> Outputs:
 
 @reads(*LOGIC)
 def _logic(node: OnnxNode) -> Outputs:
-    return node.of_kind(getattr(ops, f"element_{node.op.lower()}")(*node.operands()), BOOL)
+    operands = node.operands() if node.op == "Not" else [node.operand(), _second(node)]
+    return node.of_kind(getattr(ops, f"element_{node.op.lower()}")(*operands), BOOL)
 
 
 @reads("Where")
@@ -196,7 +231,7 @@ def _thresholded(node: OnnxNode) -> Outputs:
 
 @reads("PRelu")
 def _prelu(node: OnnxNode) -> Outputs:
-    return ops.param_relu(node.operand(1), node.operand(0))
+    return ops.param_relu(_second(node), node.operand(0))
 
 
 @reads("Erf")
@@ -294,12 +329,17 @@ _ARITHMETIC: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 
 @folds(*_ARITHMETIC)
 def _folded(node: OnnxNode) -> np.ndarray:
-    return _ARITHMETIC[node.op](node.array(0), node.array(1))
+    return _ARITHMETIC[node.op](node.array(0), _second_array(node))
+
+
+def _second_array(node: OnnxNode) -> np.ndarray:
+    b = node.array(1)
+    return b.reshape(b.shape + (1,) * _missing_axes(node, node.array(0).ndim, b.ndim))
 
 
 @folds("Div")
 def _folded_div(node: OnnxNode) -> np.ndarray:
-    a, b = node.array(0), node.array(1)
+    a, b = node.array(0), _second_array(node)
     if object in (a.dtype, b.dtype):
         return a // b
     if not np.all(b):

@@ -65,7 +65,11 @@ def _zeros_along(size: Dim, trailing: int, dtype: type | None) -> Operand:
 @reads("Tile")
 def _tile(node: OnnxNode) -> Outputs:
     x = node.operand()
-    repeats = node.integers(1, "repeats")
+    if node.opset < 6:  # along one axis
+        repeats = [1] * len(x.shape)
+        repeats[node.axis(node.integers(2, "axis")[0], len(x.shape))] = node.integers(1, "tiles")[0]
+    else:
+        repeats = node.integers(1, "repeats")
     if len(repeats) != len(x.shape) or any(r < 1 for r in repeats):
         raise node.error(f"{repeats} repeats of a tensor of rank {len(x.shape)}")
     check_size(prod(repeats) * prod(d for d in x.shape if d > 0), node.where)
@@ -106,7 +110,7 @@ def _range(node: OnnxNode) -> Outputs:
 def _pad(node: OnnxNode) -> Outputs:
     x, mode = node.operand(), node.string("mode", "constant")
     if node.opset < 11:
-        widths, value = node.ints("pads", ()), node.number("value", 0.0)
+        widths, value = node.ints("pads" if node.opset > 1 else "paddings", ()), node.number("value", 0.0)
     else:
         widths = node.integers(1, "pads")
         value = float(node.array(2).reshape(())) if node.has(2) else 0.0

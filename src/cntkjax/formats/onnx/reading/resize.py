@@ -51,7 +51,9 @@ def _axes(node: OnnxNode, shape: list[int]) -> list[_Axis]:
     is_resize, n = node.op == "Resize" and node.opset >= 11, len(shape)
     place = 2 if is_resize else 1
     sizes: list[Any] | None = None
-    if node.op == "Upsample" and node.opset < 9:
+    if node.op == "Upsample" and node.opset < 7:
+        scales = [1.0, 1.0, node.number("height_scale", 0.0), node.number("width_scale", 0.0)]
+    elif node.op == "Upsample" and node.opset < 9:
         scales = [float(s) for s in node.attribute("scales", [])]
     elif node.has(place) and node.array(place, "scales").size:
         scales = [float(s) for s in node.array(place, "scales").reshape(-1).tolist()]

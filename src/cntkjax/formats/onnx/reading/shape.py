@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -56,7 +57,7 @@ def _size(node: OnnxNode) -> Outputs:
 # ---- rearranged elements
 @reads("Reshape", same_elements=True)
 def _reshape(node: OnnxNode) -> Outputs:
-    x, shape = node.operand(), list(node.array(1, "the shape").reshape(-1).tolist())
+    x, shape = node.operand(), list(wanted_shape(node))
     if len(shape) > 32:
         raise node.error(f"a shape of {len(shape)} dimensions")
     old = list(x.shape)
@@ -65,6 +66,11 @@ def _reshape(node: OnnxNode) -> Outputs:
             raise node.error("it keeps a dimension that its operand does not have")
         shape = [_dimension(node, x, i) if d == 0 else d for i, d in enumerate(shape)]
     return node.of_kind(_reshaped(node, x, shape), node.tensor(0).kind)
+
+
+def wanted_shape(node: OnnxNode) -> Sequence[Any]:
+    """The dimensions that a Reshape names, of integers and sizes of free axes; before opset 5 an attribute has them."""
+    return node.ints("shape") or () if node.opset < 5 else node.array(1, "the shape").reshape(-1).tolist()
 
 
 def _dimension(node: OnnxNode, x: Operand, i: int) -> int | Dim:
