@@ -111,6 +111,7 @@ def test_slopes_belong_to_channels():
     (("Upsample", {"height_scale": 2.0, "width_scale": 3.0}), 1, X.repeat(2, 2).repeat(3, 3)),
     (("Relu", {"consumed_inputs": [0]}), 1, np.maximum(X, 0)),
     (("Dropout", {"is_test": 1, "consumed_inputs": [0]}), 1, X),
+    (("Crop", {"border": [1, 0, 0, 2]}), 6, X[:, :, :2, 1:]),
     (("Clip", {"min": -0.5, "max": 0.25}), 1, X.clip(-0.5, 0.25)),
 ], ids=lambda v: v[0] if isinstance(v, tuple) else None)  # fmt: skip
 def test_attributes_of_the_first_opsets(attributes, opset, expected):
@@ -149,3 +150,8 @@ def test_normalization_takes_running_statistics():
     m_, v_, s_, b_ = (a[:, None, None] for a in (m, v, s, B))
     expected = (X - m_) / np.sqrt(v_ + 1e-5) * s_ + b_
     np.testing.assert_allclose(y_of(model(1, op, s=s, b=B, m=m, v=v)), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_crop_to_a_size_is_an_error():
+    with pytest.raises(ValueError, match=r"\(Crop\): only four borders"):
+        y_of(model(6, node("Crop", ["x"], ["y"], border=[0, 0, 0, 0], scale=[2, 2])))

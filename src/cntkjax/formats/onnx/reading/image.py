@@ -303,6 +303,16 @@ def _dropout(node: OnnxNode) -> Outputs:
 
 
 # ---- channels and space
+@reads("Crop")
+def _crop(node: OnnxNode) -> Outputs:
+    """Without borders of these widths: left, top, right, bottom. The standard had it before opset 10."""
+    x, border = image_operand(node, 4), node.ints("border", ()) or []
+    if len(border) != 4 or min(border) < 0 or node.ints("scale"):
+        raise node.error("only four borders, of a width of at least 0, can be cut off")
+    left, top, right, bottom = border
+    return ops.slice(x, [2, 3], [top, left], [-bottom, -right])
+
+
 @reads("ImageScaler")
 def _image_scaler(node: OnnxNode) -> Outputs:
     bias = node.attribute("bias", [])
