@@ -128,3 +128,18 @@ def test_long_compilations_run_in_a_thread_of_their_own(monkeypatch):
     values = C.tanh(x / 3).eval({x: np.ones((1, 13))})
     np.testing.assert_allclose(values, np.tanh(np.full((1, 13), 1 / 3)), rtol=1e-12)
     assert threads and threading.main_thread() not in threads
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_tracing_leaves_the_collection_of_garbage_as_it_was(monkeypatch, is_enabled):
+    monkeypatch.setenv("CNTKJAX_CACHE_DIR", "")
+    x, during = C.input_variable(17 + is_enabled), []
+    bounded = compiling.bounded
+    monkeypatch.setattr(compiling, "bounded", lambda traced: during.append(gc.isenabled()) or bounded(traced))
+    if not is_enabled:
+        gc.disable()
+    try:
+        C.tanh(x - 1).eval({x: np.ones((1, *x.shape), np.float32)})
+        assert (during, gc.isenabled()) == ([False], is_enabled)
+    finally:
+        gc.enable()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 import warnings
-from collections.abc import Callable, Hashable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import count
@@ -215,7 +216,8 @@ class Compiler:
             return stored, True, None
         begin = time.perf_counter()
         if lowered is None or lowered.description != description:
-            lowered = self._lowered(inputs, description)
+            with _collecting_later():
+                lowered = self._lowered(inputs, description)
         runs = 0 if run is None else lowered.choice.runs
         if _is_late(run, runs):
             run, runs = None, 0
@@ -323,6 +325,18 @@ def _check_memory(size: int) -> None:
     if needed > has.total:
         raise OutOfMemoryError(explain(f"{what}, and there are {has.total / 1e9:.1f} GB", fix=fix))
     warnings.warn(f"{what}, and {has.free / 1e9:.1f} GB are free; {fix}", stacklevel=2)
+
+
+@contextmanager
+def _collecting_later() -> Iterator[None]:
+    """No garbage is searched for in the meantime: what tracing creates lives until its end, and there is much of it."""
+    was_enabled = gc.isenabled()
+    try:
+        gc.disable()
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _is_late(run: int | None, runs: int) -> bool:
