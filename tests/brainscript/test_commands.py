@@ -184,6 +184,13 @@ def test_a_single_worker_trains_in_parallel_if_the_configuration_says_so(run):
     assert re.search(r"^Minibatch\[1-2\].*\nFinal Results: Minibatch\[1-2\]", log, re.MULTILINE)
 
 
+def test_the_defaults_of_the_page_about_sgd_blocks_are_understood(run):
+    """And so are numbers of devices with a star, and a validation reader that is another one."""
+    sizes = "blockMomentumSGD = { blockSize = (120000 * #workers) ; resetSGDMomentum = true; }"
+    status, log = run("command=Train", f"Train=[SGD=[parallelTrain=[{sizes}]];cvReader=$reader$]", "deviceId=*2")
+    assert status == 0 and "WARNING" not in log and "[Validate]" in log
+
+
 def test_a_device_that_is_not_there_is_explained(run):
     status, log = run("command=Train", "deviceId=77")
     assert status == 1 and "deviceId = -1 is the CPU, auto the GPU if there is one" in log and "CALL STACK" not in log
@@ -252,6 +259,13 @@ def test_a_file_that_cannot_be_written_is_named(run, tmp_path, arguments, file):
     assert "Exception ignored" not in log
 
 
+def test_a_network_without_parameters_is_not_trained(run):
+    status, log = run("command=Pass", """Pass=[action=train ; SGD=[maxEpochs=1 ; learningRatesPerMB=1]
+        BrainScriptNetworkBuilder=[features = Input (2) ; labels = Input (2) ; criterionNodes = (ce)
+                                   ce = SquareError (labels, features)]]""")
+    assert status == 1 and "nothing can be learned: ce depends on no parameters" in log
+
+
 def test_output_formats(run, tmp_path):
     (tmp_path / "map.txt").write_text("no\nyes\n")
     form = 'Write=[format=[type="category";labelMappingFile="map.txt";sequenceEpilogue="\\t// %s %d\\n"]]'
@@ -290,6 +304,7 @@ def learned_bias(folder):
     (["Train=[action=trian]"], "; did you mean train?"),
     (["Train=[SGD=[maxEpochs=x]]"], "'x' is no number. maxEpochs takes a whole number"),
     (["Train=[action=createLabelMap]"], "Train has no section: write section = ..."),
+    (["Train=[action=createLabelMap;section=Tests]"], "section = Tests: there is no block Tests; did you mean Test?"),
     (["Train=[action=createLabelMap;section=Test]"], "the labels of CNTKTextFormatReader have no names in the data"),
     (["Train=[action=adapt]"], "adapt is not supported: build the network with BS.Network.Load and CloneFunction"),
     (["reader=[readerType=LibSVMBinaryReader]"], "LibSVMBinaryReader is not supported: convert the data to CNTK's"),

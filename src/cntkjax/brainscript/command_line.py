@@ -107,7 +107,7 @@ def _choose_device(root: Block) -> None:
             try_set_default_device(cpu())
         elif device.isdigit():
             try_set_default_device(gpu(int(device)))
-        elif device not in ("auto", "gpu", "all", "*", ""):
+        elif device not in ("auto", "gpu", "all", "") and not re.fullmatch(r"\*\d*", device):
             raise ValueError(f"there is no device {device}")
     except ValueError as error:
         assert value is not None

@@ -16,7 +16,7 @@ from ..sgd import ConfigError
 from ..sgd.keys import nearest
 
 COMMAND_LINE = "the command line"  # the name of a text that is an argument
-_NOT_STRUCTURE = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'|(?<![^\s])#[^\n]*|(?<![^\s])//(?=[ \t])[^\n]*")
+_NOT_STRUCTURE = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'|(?<![^\s])#(?!workers\b)[^\n]*|(?<![^\s])//(?=[ \t])[^\n]*")
 _CLOSING = {"{": "}", "[": "]", "(": ")"}
 _BRACKET = re.compile(r"[][(){}]")
 _SHOWN = 160  # characters of a line in messages
@@ -45,7 +45,7 @@ class Text:
     def masked(self) -> str:
         """The text with blanks for comments, and underscores for quoted texts: the rest is structure.
 
-        A comment begins with ``#``, or with ``//`` and a blank, after white space.
+        A comment begins with ``#``, but in ``#workers``, or with ``//`` and a blank, after white space.
         """
         return _NOT_STRUCTURE.sub(lambda m: (" " if m[0][0] in "#/" else "_") * len(m[0]), self.content)
 
@@ -143,7 +143,7 @@ class Place:
         `chain`: what led here (macros, functions), the innermost first; the includes of the text follow.
         """
         lines = [self.excerpt()]
-        lines += [f"  in {what}, at {place}" for what, place in chain]
+        lines += dict.fromkeys(f"  in {what}, at {place}" for what, place in chain)
         text = self.original.text
         while text.origin is not None:
             lines.append(f"  in {text.name}, included at {text.origin}")

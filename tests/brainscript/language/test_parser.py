@@ -37,6 +37,19 @@ def test_errors_name_the_place_and_what_was_expected(text, place, says):
     assert "^" in str(error.value)
 
 
+def test_an_included_file_is_an_expression_or_the_members_of_a_record(tmp_path, monkeypatch):
+    """As on the page "BrainScript config file overview": the network is what a file has."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "members.bs").write_text("x = Input {2} ; z = Sigmoid (x)")
+    (tmp_path / "record.bs").write_text("# a network\n{ include 'members.bs' ; outputNodes = (z) }")
+    assert list(build("(new ComputationNetwork\n include 'record.bs')").nodes) == ["x", "z"]
+    assert list(build("(new ComputationNetwork include 'members.bs')").nodes) == ["x", "z"]
+    assert list(build("include 'record.bs'").nodes) == ["x", "z"]
+    (tmp_path / "number.bs").write_text("(1)")
+    with pytest.raises(ConfigError, match=r"line 1, column 1: the file has an expression here, not members"):
+        build("include 'number.bs'")
+
+
 def test_errors_in_the_library_are_reported_where_the_user_called_it():
     with pytest.raises(ConfigError, match="net.bs, line 2, column 38") as error:
         build("x = Input {2}\nz = Sequential (LinearLayer {2} : 5) (x)")

@@ -23,3 +23,8 @@ def test_reductions_are_over_their_axis_and_take_a_tag():
 def test_operands_of_reciprocals_and_reductions_are_named_as_in_cntks_log_of_fcn():
     network = build("x = Input {2} ; norm = Reciprocal (ReduceSum (Sin (x))) ; outputNodes = (norm)")
     assert network.inputs["norm"] == ["norm.z.r"] and network.inputs["norm.z.r"] == ["norm.z._"]
+
+
+def test_reshape_takes_a_number_of_rows_or_a_shape():
+    network = build("x = Input {6} ; rows = Reshape (x, 6, tag='output') ; matrix = Reshape (x, (2 : 3))")
+    assert network.nodes["rows"].shape == (6,) and network.nodes["matrix"].shape == (3, 2)

@@ -60,8 +60,8 @@ def train(command: Command) -> None:
         command.log.line("Warning: Checkpoint file is missing. "
                          "Parameter-learning state (such as momentum) will be reset.")
     nodes: Any = [network.nodes[name.name] for name in names]
-    command.warn_of_unread()
     log = _EpochLog(network, block.block("cvReader"), command.log, names, settings, pieces)
+    command.warn_of_unread()
     with ExitStack() as stack:
         BlockRun(
             settings, nodes, source, streams_of(nodes, source), None, [*_tensorboard(block, settings, nodes, stack)],
@@ -157,6 +157,8 @@ def _describe(network: Network, names: list[Criterion], command: Command) -> Non
         log.line("", "Evaluation criteria:", *(f"\t{each.name} = {each.operation}" for each in names[1:]))
     log.line("", "")
     parameters = dict(sorted(_parameters(network, names[0].name)))
+    if not parameters:
+        raise ConfigError(f"nothing can be learned: {names[0].name} depends on no parameters")
     elements = sum(int(v.value.size) for v in parameters.values())
     log.line(f"Training {elements} parameters in {len(parameters)} out of {len(parameters)} parameter tensors and "
              f"{_with_gradient(network, names[0].name, set(parameters))} nodes with gradient:", "")

@@ -34,8 +34,8 @@ def write_classes(command: Command) -> None:
 
 def create_label_map(command: Command) -> None:
     """Write the labels in the data of ``section``'s reader to its ``labelMappingFile``, as they appear."""
-    name = command.block.text("section")
-    for path, labels in label_maps(command.block.required_block(name).required_block("reader")).items():
+    section = command.block.named_block("section")
+    for path, labels in label_maps(section.required_block("reader")).items():
         write_lines(path, labels)
         command.log.line(f"{len(labels)} labels are written to {path}")
 

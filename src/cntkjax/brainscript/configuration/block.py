@@ -115,6 +115,15 @@ class Block:
             raise self.missing(name)
         return block
 
+    def named_block(self, key: str) -> Block:
+        """The block that the value of a key names. Errors: ConfigError if there is none."""
+        if (value := self.get(key)) is None:
+            raise self.missing(key)
+        if (block := self.block(name := unquoted(value))) is None:
+            names = [entry.name for scope in self.scopes() for entry in scope if entry.is_block]
+            raise value.at(0).unknown(f"{key} = {name}: there is no block {name}", name, names)
+        return block
+
     def blocks(self, name: str) -> list[Block]:
         """The blocks of an array of this block itself, ``name = ([...] : [...])``."""
         value = self.own(name)

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from ..source import ConfigError, Place
 from . import syntax
 from .operators import binary, unary
-from .values import (
-    Applied,
-    Array,
-    Builtin,
-    Closure,
-    Fields,
-    LoadedNetwork,
-    NetNode,
-    Thunk,
-    kind_of,
-    parameters_of,
-)
+from .values import Applied, Array, Builtin, Closure, Fields, LoadedNetwork, NetNode, Thunk, kind_of, parameters_of
 
 STEPS = 300_000  # expressions that a description may evaluate; the largest public ones need 43,000
 DEPTH = 3_000  # of calls within calls
@@ -53,7 +43,7 @@ class ScriptEvaluator:
             syntax.Literal: lambda e, scope, path: e.value,
             syntax.Name: self._name,
             syntax.Unary: self._unary,
-            syntax.Binary: self._binary,
+            syntax.Binary: partial(binary, self),
             syntax.Conditional: self._conditional,
             syntax.Apply: self._call,
             syntax.Member: self._member,
@@ -152,9 +142,6 @@ class ScriptEvaluator:
     def _unary(self, expression: syntax.Unary, scope: Fields, path: str) -> Any:
         value = self.evaluate(expression.operand, scope, f"{path}.Args[0]")
         return unary(self, expression, value, scope, path)
-
-    def _binary(self, expression: syntax.Binary, scope: Fields, path: str) -> Any:
-        return binary(self, expression, scope, path)
 
     def _conditional(self, expression: syntax.Conditional, scope: Fields, path: str) -> Any:
         condition = self.evaluate(expression.condition, scope, path)

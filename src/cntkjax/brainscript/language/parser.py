@@ -62,8 +62,11 @@ class _ScriptParser(Tokens):
         while True:
             while self.accept(";", ","):
                 pass
-            if self.at("include"):
-                self.included(found)
+            if word := self.accept("include"):
+                members = self.included()
+                if not isinstance(members, syntax.RecordOf):
+                    raise word.place.error("the file has an expression here, not members of a record")
+                found |= members.members
             elif self.token.kind == "name" or (self.at("array") and self.is_assignment()):
                 name = self.take()
                 if name.text in found:
@@ -81,16 +84,18 @@ class _ScriptParser(Tokens):
         if not (self.token.begins_line or self.at(";", ",", "}", "]") or self.token.kind == "end"):
             raise self.unexpected("an operator, ';' or a new line")
 
-    def included(self, found: dict[str, syntax.Expression]) -> None:
-        """The members of a file; later ones of the same name are errors there."""
-        self.take()
+    def included(self) -> syntax.Expression:
+        """What a file has: an expression in brackets, or members, of which later ones of the same name are errors."""
         path = self.take()
         if path.kind != "string":
             raise path.place.error("include needs the name of a file, in quotes")
         text = self.include(path.text[1:-1], path.place)
         if text.name in self.files:
             raise path.place.error(f"{text.name} includes itself: {' > '.join((*self.files, text.name))}")
-        found |= parse_members(text, self.include, (*self.files, text.name)).members
+        parser = _ScriptParser(text, self.include, (*self.files, text.name))
+        found = parser.expression() if parser.at("(", "{", "[") else parser.members(Place(text, 0))
+        parser.expect("end")
+        return found
 
     def assigned(self, name: Token) -> syntax.Expression:
         """What stands behind the name of a member."""
@@ -238,6 +243,8 @@ class _ScriptParser(Tokens):
             return syntax.Literal(token.place, token.text == "true")
         if token.kind == "keyword" and token.text == "array":
             return self.array(token)
+        if token.kind == "keyword" and token.text == "include":
+            return self.included()
         if token.kind == "symbol" and token.text in ("(", "{", "[", "[|"):
             return self.bracketed(token)
         self.next -= token.kind != "end"

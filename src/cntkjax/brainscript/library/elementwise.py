@@ -73,9 +73,9 @@ def reshape(C: Any, x: Any, *, shape: Any, beginAxis: float = 0, endAxis: float 
 
 
 @operation("LegacyReshape")
-def legacy_reshape(C: Any, x: Any, *, numRows: float, name: str) -> Any:
-    """Columns of another number of rows."""
-    return C.reshape(x, (int(numRows),), name=name)
+def legacy_reshape(C: Any, x: Any, *, numRows: Any, name: str) -> Any:
+    """Columns of another number of rows, or tensors of another shape."""
+    return C.reshape(x, _shape(numRows), name=name)
 
 
 @operation("TransposeDimensions")

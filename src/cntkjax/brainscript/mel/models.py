@@ -38,10 +38,10 @@ def described(network: Network, name: str, data: bool, metadata: bool = True) ->
     inputs = network.inputs.get(name, [])
     dimensions = ",".join(str(max(size, 0)) for size in reversed(variable.shape))
     suffix = f" ( {' , '.join(inputs)} )" if inputs else f" [{dimensions}]"
-    is_parameter = network.operations[name] == "LearnableParameter"
-    learns = variable.is_parameter
-    factor = network.rates.get(name, float(learns))
-    gradient = f"   learningRateMultiplier={factor:.6f}  NeedsGradient={str(learns).lower()}" if is_parameter else ""
+    gradient, learns = "", variable.is_parameter
+    if network.operations[name] == "LearnableParameter":
+        factor = network.rates.get(name, float(learns))
+        gradient = f"   learningRateMultiplier={factor:.6f}  NeedsGradient={str(learns).lower()}"
     if metadata:
         yield f"{name}={network.operations[name]}{suffix}{gradient}"
     if data and (variable.is_parameter or variable.is_constant):

@@ -13,12 +13,10 @@ _INTERPOLATIONS = ("nearest", "linear", "cubic", "lanczos")
 
 def image_reader(block: Block) -> Sequence[Any]:
     """The deserializer of an ImageReader block, whose blocks have the sizes of images or the number of labels."""
-    streams = {}
-    for stream in block.inner():
-        streams[stream.name] = _label(stream) or _image(stream, [
-            _crop(stream), _scale(stream), *_color(stream), *_mean(stream)
-        ])
-    return [ImageDeserializer(block.existing_file("file"), StreamDefs(**streams))]
+    return [ImageDeserializer(block.existing_file("file"), StreamDefs(**{
+        each.name: _label(each) or _image(each, [_crop(each), _scale(each), *_color(each), *_mean(each)])
+        for each in block.inner()
+    }))]
 
 
 def image_deserializer(block: Block) -> Sequence[Any]:

@@ -16,16 +16,12 @@ _LABEL_TYPES = ("Category", "Regression", "None")
 
 def text_deserializer(block: Block) -> Sequence[Any]:
     """The deserializer of a file in CNTK's text format."""
-    inputs = block.required_block("input")
-    streams = {}
-    for name, alias, stream in _streams(inputs):
-        streams[name] = StreamDef(
-            field=alias,
-            shape=stream.integer("dim"),
+    description = CTFDeserializer(block.existing_file("file"), {
+        name: StreamDef(
+            field=alias, shape=stream.integer("dim"), defines_mb_size=stream.flag("definesMBSize", False),
             is_sparse=stream.choice("format", ("dense", "sparse"), "dense") == "sparse",
-            defines_mb_size=stream.flag("definesMBSize", False),
-        )
-    description = CTFDeserializer(block.existing_file("file"), streams)
+        ) for name, alias, stream in _streams(block.required_block("input"))
+    })
     for option in _OPTIONS:
         if block.get(option) is not None:
             description[option] = block.integer(option)
