@@ -9,7 +9,7 @@ import sys
 import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import numpy as np
 import pytest
@@ -143,6 +143,7 @@ def test_compressed_requests_are_answered(server, encoding, bits):
     for damaged in (body[:-1], body + b"x", b"{}", b""):
         status, answer = post(damaged, encoding)
         assert status == 400 and f"not compressed by {encoding.lower()}" in answer["error"]
+    assert post(json.dumps({"inputs": [tensor((1, 2, 3))]}), "Identity")[0] == 200
     status, answer = post(body, "br")
     assert status == 415 and "gzip or deflate, and the request's by 'br'" in answer["error"]
 
@@ -277,6 +278,22 @@ def test_a_body_that_does_not_come_is_answered_by_408(tmp_path):
         with socket.create_connection((host, int(port)), timeout=20) as slow:
             slow.sendall(b"POST /v2/models/scaled/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\n{")
             assert b" 408 " in slow.recv(4096).split(b"\r\n")[0]
+        assert server.infer(inputs=[tensor((1, 2, 3))])[0] == 200
+    finally:
+        server.stop()
+
+
+def test_a_client_that_sends_no_request_is_not_waited_for(tmp_path):
+    server = Server(tmp_path, "--body-timeout", "0.5")
+    host, port = server.address.split(":")
+    try:
+        with ExitStack() as stack:
+            clients = [stack.enter_context(socket.create_connection((host, int(port)), timeout=20)) for _ in range(3)]
+            clients[1].sendall(b"GET /v2 HTTP/1.1\r\nHo")
+            clients[2].sendall(b"GET /v2 HTTP/1.1\r\nHost: x\r\n\r\nGET /v2 HTTP/1.1\r\nHo")
+            clients[2].sendall(b"s")
+            answers = [b"".join(iter(lambda c=client: c.recv(4096), b"")) for client in clients]
+        assert [answer.count(b"HTTP/1.1 200 ") for answer in answers] == [0, 0, 1]
         assert server.infer(inputs=[tensor((1, 2, 3))])[0] == 200
     finally:
         server.stop()

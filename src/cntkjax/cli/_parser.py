@@ -211,7 +211,7 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         ("--max-queue", _number(int, 1), 256, "requests that may wait for a model; others are answered by 503"),
         ("--max-request", _number(float, 0, 1 << 20), 64.0, "MiB of a request; larger ones are answered by 413"),
         ("--body-timeout", _number(float, 0, 86_400), 30.0,
-         "seconds in which the body of a request has to come; otherwise 408"),
+         "seconds in which the headers of a request have to come, and then its body; otherwise 408"),
     ):
         serve.add_argument(option, type=number, default=default, metavar="N", help=f"{help}; default {default}")
 

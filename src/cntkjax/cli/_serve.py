@@ -25,6 +25,7 @@ def run(options: argparse.Namespace) -> None:
         import uvicorn
 
         from ..serving.app import Service
+        from ..serving.connections import impatient
     except ImportError as error:
         raise ImportError(f'serve needs a server ({error}): pip install "cntkjax[serve]"') from error
     batching = Batching(options.max_batch, options.max_delay / 1000, options.max_queue)
@@ -34,7 +35,8 @@ def run(options: argparse.Namespace) -> None:
     with socket.create_server((options.host, options.port), family=family) as listening:
         host, port = listening.getsockname()[:2]
         config = uvicorn.Config(
-            service.app(), access_log=False, lifespan="on", timeout_graceful_shutdown=_PATIENCE_SECONDS
+            service.app(), http=impatient(options.body_timeout), access_log=False, lifespan="on",
+            timeout_graceful_shutdown=_PATIENCE_SECONDS,
         )
         server = uvicorn.Server(config)
         # Before uvicorn handles it, and again when it has stopped: it sends the signal to this process once more.

@@ -110,11 +110,12 @@ class Service:
             raise HTTPException(408, text, {"Connection": "close"}) from None
         except ClientDisconnect:  # nobody reads the answer; the metrics have it under the status that nginx logs
             raise HTTPException(499, "the client has gone before its request was complete") from None
-        length, encoding = request.headers.get(_HEADER_LENGTH), request.headers.get("content-encoding", "identity")
+        length = request.headers.get(_HEADER_LENGTH)
+        encoding = request.headers.get("content-encoding", "identity").lower()
         loaded = model.current
         try:
             if encoding != "identity":
-                body = await run_in_threadpool(self._decompressed, body, encoding.lower())
+                body = await run_in_threadpool(self._decompressed, body, encoding)
             query = await run_in_threadpool(decoded, body, length, loaded.inputs)
             answer = await asyncio.wrap_future(await run_in_threadpool(loaded.submit, query))
             content, json_length = await run_in_threadpool(

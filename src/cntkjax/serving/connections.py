@@ -1,0 +1,50 @@
+"""Connections of the server: those that begin a request and do not go on are closed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+_Protocol: Any = AutoHTTPProtocol  # by h11 or httptools, whichever is installed
+
+
+def impatient(seconds: float) -> type[asyncio.Protocol]:
+    """uvicorn's protocol, with a limit for the time in which the headers of a request have to come.
+
+    uvicorn itself waits for them as long as the client likes, so some hundred clients that send nothing would take all
+    file descriptors. How long the body may take is up to the application.
+    """
+
+    class Impatient(_Protocol):
+        _limit: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            super().connection_made(transport)
+            self._await_headers()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self._await_headers()
+
+        def connection_lost(self, error: Exception | None) -> None:
+            self._forget_limit()
+            super().connection_lost(error)
+
+        def _await_headers(self) -> None:
+            """Begin to count the time, unless it is counted already, or a request is being answered."""
+            if self.cycle is not None and not self.cycle.response_complete:
+                self._forget_limit()
+            elif self._limit is None:
+                self._limit = asyncio.get_running_loop().call_later(seconds, self.transport.close)
+
+        def _forget_limit(self) -> None:
+            if self._limit is not None:
+                self._limit.cancel()
+                self._limit = None
+
+    return Impatient
+
+
+__all__ = ["impatient"]
