@@ -309,6 +309,8 @@ def learned_bias(folder):
     (["Train=[action=adapt]"], "adapt is not supported: build the network with BS.Network.Load and CloneFunction"),
     (["reader=[readerType=LibSVMBinaryReader]"], "LibSVMBinaryReader is not supported: convert the data to CNTK's"),
     (["reader=[input=[features=[dim=x]]]"], "dim is a whole number, not 'x'"),
+    (["reader=[input=[features=[dim=3]]]"], "the reader's features have 3 values a sample, but the network's input "
+     "features has 2"),
     (["command=Test"], "there is no model"),
     (["Train=[SGD=[maxEpochs=many]]"], "column 23: 'many' is no number. maxEpochs takes"),
     (["Train=[SGD=[maxEpochs=many]]"], f"\n  Train=[SGD=[maxEpochs=many]]\n{' ' * 24}^"),
@@ -362,12 +364,14 @@ def test_a_configuration_from_windows_runs(run, tmp_path):
 
 
 def test_warnings_are_in_the_log_and_nodes_have_no_place_in_python(run, tmp_path):
-    text = CONFIG.replace("dim = 2", "dim = 3", 1)
+    text = CONFIG.replace("dim = 2", "dim = 3", 1).replace("layerSizes = 2:", "layerSizes = 3:")
     (tmp_path / "b.cntk").write_text(text)
     with warnings.catch_warnings(action="default"):
         status, log = run("configFile=b.cntk", "command=Train", "Data=data.ctf", "Out=.")
-    assert status == 1 and re.search(r"^WARNING: data.ctf:1, and 49 more: stream .* has fewer than 3 values", log, re.M)
-    assert re.search(r"variable +Input\('features', .*\)$", log, re.M) and ".py" not in log
+    assert status == 0 and re.search(r"^WARNING: data.ctf:1, and 49 more: stream .* has fewer than 3 values", log, re.M)
+    _, log = run("command=Describe", "Describe=[action=edit;outputModelPath=m]",
+                 """BrainScriptNetworkBuilder=[x = Input (2) ; z = ParameterTensor {(3:5)} * x]""")
+    assert re.search(r"left +Input\('x', .*\)$", log, re.M) and ".py" not in log
 
 
 def test_unknown_keys_are_warned_about(run):

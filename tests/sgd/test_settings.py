@@ -69,6 +69,7 @@ def test_arguments_of_python():
         assert {s.key.id: s.value for s in block.settings} == {s.key.id: s.value for s in text.settings}
     assert SGD(modelPath=Path("a#b/c"), clippingThresholdPerSample=np.inf)["modelPath"] == "a#b/c"
     assert SGD.parse("maxEpochs = 3", maxEpochs=5)["maxEpochs"] == 5
+    assert [SGD.parse(f"useNAG = {text}")["useNAG"] for text in ("T", "1", "yes", "0", "F")] == [True] * 3 + [False] * 2
 
 
 @pytest.mark.parametrize(("text", "place", "message"), [
@@ -81,7 +82,7 @@ def test_arguments_of_python():
     ("maxEpochs = x", "line 1, column 13", "'x' is no number. maxEpochs takes a whole number"),
     ("maxEpochs = 4 momentumPerMB = 0.9", "line 1, column 29", "put it after a ; or on the next line. maxEpochs takes"),
     ("maxEpochs = 0", "line 1, column 13", "maxEpochs takes a whole number, such as 256 or 4*1024, at least 1"),
-    ("maxEpochs = 2.5", "line 1, column 13", "maxEpochs = 2.5 is 2.5. maxEpochs takes a whole number"),
+    ("maxEpochs = 2.5", "line 1, column 13", "maxEpochs = 2.5 is no whole number, or too large. maxEpochs takes"),
     ("minibatchSize = 64*1.5", "line 1, column 19", "the factor after * is a number of epochs, not 1.5"),
     ("dropoutRate = 0.5:1", "line 1, column 15", "at least 0 and below 1"),
     ("useNAG = maybe", "line 1, column 10", "useNAG takes true or false"),
@@ -116,7 +117,7 @@ def test_mistakes(text, place, message):
 
 @pytest.mark.parametrize(("arguments", "message"), [
     ({"minibatchSze": 5}, "argument minibatchSze: SGD has no key minibatchSze; did you mean minibatchSize?"),
-    ({"maxEpochs": 2.5}, "argument maxEpochs, column 1: maxEpochs = 2.5 is 2.5"),
+    ({"maxEpochs": 2.5}, "argument maxEpochs, column 1: maxEpochs = 2.5 is no whole number"),
     ({"maxEpochs": object()}, "argument maxEpochs: <object object"),
     ({"autoAdjust": {"gradientBits": 2}}, "it belongs in dataParallelSGD"),
     ({"L2RegWeight": float("nan")}, "'nan' is no number"),

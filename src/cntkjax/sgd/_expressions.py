@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from ._text import DEPTH, ConfigError, Raw
-from .keys import Key, Kind, nearest
+from .keys import FLAGS, Key, Kind, nearest
 from .schedule import Schedule
 
 Value: TypeAlias = "str | bool | int | float | Schedule"
@@ -116,9 +116,9 @@ def _choice(key: Key, raw: Raw, scope: Names) -> str:
 
 def _flag(key: Key, raw: Raw, scope: Names) -> bool:
     text = expand(raw, scope).lower()
-    if text not in ("true", "false"):
+    if text not in FLAGS:
         raise raw.error(f"{key.name} = {raw.text} is neither")
-    return text == "true"
+    return FLAGS[text]
 
 
 # ---- numbers
@@ -137,7 +137,7 @@ def _whole(value: float, key: Key, raw: Raw) -> float:
     if key.kind not in (Kind.INTEGER, Kind.INTEGERS):
         return value
     if not math.isfinite(value) or value != int(value) or abs(value) >= _LARGEST:
-        raise raw.error(f"{key.name} = {raw.text} is {value:g}")
+        raise raw.error(f"{key.name} = {raw.text} is no whole number, or too large")
     return int(value)
 
 

@@ -56,6 +56,7 @@ class Key:
         return f"{self.kind.value}{', ' * bool(bounds)}{' and '.join(bounds)}"
 
 
+FLAGS = dict.fromkeys(("true", "t", "yes", "y", "1"), True) | dict.fromkeys(("false", "f", "no", "n", "0", ""), False)
 AUTO, PARALLEL = ("autoAdjust",), ("parallelTrain",)
 METHODS = ("dataParallelSGD", "blockMomentumSGD", "modelAveragingSGD", "dataParallelASGD")
 DATA_PARALLEL, BLOCK_MOMENTUM, MODEL_AVERAGING, ASYNCHRONOUS = ((*PARALLEL, name) for name in METHODS)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ...sgd import ConfigError
-from ...sgd.keys import nearest
+from ...sgd.keys import FLAGS, nearest
 from ..source import COMMAND_LINE, Place, Text, content_of, local_path
 from .parsing import Entry, assignments, elements, inside, unquoted, within_quotes
 
@@ -227,12 +227,9 @@ class Block:
         value = self.get(name)
         if value is None:
             return default
-        text = unquoted(value).lower()
-        if text in ("true", "t", "yes", "y", "1"):
-            return True
-        if text in ("false", "f", "no", "n", "0", ""):
-            return False
-        raise value.at(0).error(f"{name} is true or false, not {text!r}")
+        if (text := unquoted(value).lower()) not in FLAGS:
+            raise value.at(0).error(f"{name} is true or false, not {text!r}")
+        return FLAGS[text]
 
     def integer(self, name: str, default: int | None = None) -> int:
         """A whole number. Errors: ConfigError for another value, or if there is none and no default."""

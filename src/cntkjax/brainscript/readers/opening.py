@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -225,6 +226,10 @@ def streams_of(nodes: Sequence[Variable | Function], source: Source) -> dict[Any
         if info is None:
             raise ConfigError(f"the reader has no input {variable.name}, which the network needs; its inputs are "
                               f"{', '.join(streams)}: name one of them {variable.name}")
+        sizes = math.prod(info.sample_shape), math.prod(variable.shape)
+        if min(*info.sample_shape, *variable.shape, 1) > 0 and sizes[0] != sizes[1]:
+            raise ConfigError(f"the reader's {info.name} have {sizes[0]} values a sample, but the network's input "
+                              f"{variable.name} has {sizes[1]}: correct the dimension there, or in the network")
         found[variable] = info
     source.has_steps = any(len(variable.dynamic_axes) > 1 for variable in found)
     return found
