@@ -68,6 +68,12 @@ def has_operands_of_other_axes(program: Program, s: Statement) -> bool:
     return "C.cosine_distance(" in s.text and len({program[u].type.shape for u in s.uses}) > 1
 
 
+def divides_by_rounding(program: Program, s: Statement) -> bool:
+    """An fmeasure of what is normalized: precision and recall divide by sums that are 0 but for rounding."""
+    normalized = r"LayerNormalization|mean_variance_normalization"
+    return "C.losses.fmeasure(" in s.text and any(re.search(normalized, program[u].text) for u in s.uses)
+
+
 def shares_operand(program: Program, s: Statement) -> bool:
     """A transposed convolution whose operand is used elsewhere too, or stands for one that is."""
     if not re.search("convolution_transpose|ConvolutionTranspose", s.text):
@@ -142,6 +148,7 @@ KNOWN: Sequence[Known] = [
     Known("`weighted_binary_cross_entropy` of sequences", of_sequences(r"C\.weighted_binary"), r"^\["),
     Known("cosines of zero vectors", text(r"C\.cosine_distance"), r"nan.* in CNTK"),
     Known("gradients of `cosine_distance` of operands", has_operands_of_other_axes, observed=BACKWARD),
+    Known("`fmeasure` of values that are normalized", divides_by_rounding),
     Known("gradient of `sqrt` at 0", text(r"C\.(sqrt|asin|acos|atanh)|reduce_l2|LayerNorm|mean_variance"),
           r"^\[(\s*nan)+\] in CNTK", BACKWARD),
     Known("`sqrt`, reductions to a maximum or minimum", text(r"C\.sqrt|reduce_m|argm|(?i:max_?pool)"), r"nan.* here"),
