@@ -25,6 +25,22 @@ class TestFromPython:
         np.testing.assert_array_equal(f(x, y).eval({x: [[1, 2]], y: [[5, 5]]}), [[4, 3]])
         assert names(f(x, y)) == names(f(x, y).clone("clone")) == ["x", "y"]
 
+    @pytest.mark.parametrize(("f", "outputs"), [
+        (lambda a, b: (a + 1, b), ["Plus", "Tuple"]),  # the arguments are traversed as b, a: a block puts them in order
+        (lambda a, b: (b + 1, a), ["Plus", None]),
+        (lambda a, b: (lambda z: (z, b, z))(a + b), ["Plus", "Tuple", "NoOp"]),
+        (lambda a, b: (C.combine([a + b, b - 1]), a), ["Plus", "Minus", None]),
+    ])
+    def test_results_are_the_outputs_of_cntk(self, f, outputs):
+        function = C.Function(f)
+        assert [v.owner.root_function.op_name if v.is_output else None for v in function.outputs] == outputs
+        assert names(function) == ["a", "b"]
+
+    def test_a_result_that_comes_twice_is_evaluated_twice(self):
+        f = C.Function(lambda a: (lambda z: (z, z))(a + 1))(x)
+        values = f.eval({x: [[1, 2]]})
+        np.testing.assert_array_equal([values[v] for v in f.outputs], [[[2, 3]]] * 2)
+
     def test_types_make_inputs(self):
         @C.Function
         def f(a: L.Tensor[2], b: L.Sequence[L.Tensor[2]]):
@@ -107,6 +123,24 @@ class TestClones:
         f = C.relu(x)
         more = f + y
         assert f.clone("share", {f: more}).root_function is more.root_function
+
+
+@pytest.mark.parametrize(("operands", "arguments", "parameters"), [
+    ([x + 1, y], ["y", "x"], []),
+    ([C.plus(x, C.parameter(2, name="p")), C.parameter(2, name="q"), x * y, y], ["y", "x"], ["q", "p"]),
+    ([C.combine([x + 1, y]), y - x], ["y", "x"], []),
+])
+def test_leaves_come_first_in_the_arguments_of_a_combination(operands, arguments, parameters, tmp_path):
+    f = C.combine(operands)
+    f.save(str(tmp_path / "f"))
+    for g in (f, f.clone("clone"), C.Function.load(str(tmp_path / "f"))):
+        assert (names(g), [p.name for p in g.parameters]) == (arguments, parameters)
+
+
+def test_an_operand_that_is_used_twice_is_one_argument_of_the_node():
+    node = C.splice(x, y, x).root_function
+    assert (names(node), [v.name for v in node.inputs]) == (["x", "y"], ["x", "y", "x"])
+    assert str((x * x).root_function) == "ElementTimes(x: Tensor[2]) -> Tensor[2]"
 
 
 def test_combine_keeps_duplicate_outputs():

@@ -112,10 +112,10 @@ class Node:
 
     @property
     def arguments(self) -> tuple[Edge, ...]:
-        """Inputs and placeholders, in order of appearance."""
-        return self._of_kind("Input", "Placeholder") if self._root is not None else tuple(
-            v for v in self.inputs if v._kind.name in ("Input", "Placeholder", "Output")
-        )
+        """Inputs and placeholders, in order of appearance; of a node also computed operands, each once."""
+        if self._root is not None:
+            return self._of_kind("Input", "Placeholder")
+        return tuple(dict.fromkeys(self._of_kind("Input", "Placeholder", "Output")))
 
     @property
     def placeholders(self) -> tuple[Edge, ...]:
@@ -162,9 +162,16 @@ def native_inputs(node: Node) -> list[Edge]:
 def leaves(
     root: Node, inputs: Callable[[Node], list[Edge]] = attrgetter("node_inputs")
 ) -> Iterator[Edge]:
-    """Leaf variables below a node, depth first in the order of the inputs; blocks are not entered."""
+    """Leaf variables below a node, depth first in the order of the inputs; blocks are not entered.
+
+    Those of a combination begin with the leaves that it combines.
+    """
+    def operands(node: Node) -> Iterator[Edge]:
+        found = inputs(node)
+        return iter(sorted(found, key=_is_computed) if node.primitive.passes_through else found)
+
     seen: set[Node] = {root}
-    stack = [iter(inputs(root))]
+    stack = [operands(root)]
     while stack:
         for variable in stack[-1]:
             owner = variable._owner
@@ -172,10 +179,14 @@ def leaves(
                 yield variable
             elif owner not in seen:
                 seen.add(owner)
-                stack.append(iter(inputs(owner)))
+                stack.append(operands(owner))
                 break
         else:
             stack.pop()
+
+
+def _is_computed(v: Edge) -> bool:
+    return v._owner is not None
 
 
 def nodes(

@@ -191,6 +191,8 @@ def _arguments(f: Callable[..., Any], of_type: Callable[[Any, str], Variable]) -
 def as_outputs(result: Any) -> Function:
     """A composite of the outputs that a Python function returned: one, a tuple, or a dict of names and outputs.
 
+    A Function has all its outputs; where it comes again, an alias.
+
     Errors: TypeError for None.
     """
     if isinstance(result, Mapping):
@@ -205,7 +207,11 @@ def as_outputs(result: Any) -> Function:
         if owner is not None and len(owner.node_outputs) == 1:
             return composite(owner)  # type: ignore[return-value]
         return combine([result])
-    return combine([as_variable(v) for v in (result if isinstance(result, (list, tuple)) else [result])])
+    outputs: list[Any] = []
+    for v in result if isinstance(result, (list, tuple)) else [result]:
+        again = isinstance(v, Node) and any(v is other for other in outputs)
+        outputs.append(alias(v) if again else v if isinstance(v, Node) else as_variable(v))
+    return combine(outputs)
 
 
 def block(inner: Function, arguments: Sequence[Variable], op_name: str, name: str) -> Function:

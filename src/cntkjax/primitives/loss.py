@@ -145,7 +145,7 @@ class Logistic(WholeMinibatch):
     def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
         """A scalar without dynamic axes."""
         _same_shape(self.name, inputs)
-        _same_number(self.name, inputs)
+        _same_number(self.name, [*inputs[:2], *(w for w in inputs[2:] if prod(w.shape) != 1)])
         return super().outputs(inputs, attrs)
 
     def lower_packed(self, ctx: Context, attrs: Attrs, p: Traced, label: Traced, *weight: Traced) -> Traced:
