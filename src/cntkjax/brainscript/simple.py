@@ -45,10 +45,8 @@ class _Builder(Nodes):
 
 def simple_network(block: Block, precision: str) -> Network:
     """The network of a SimpleNetworkBuilder block. Errors: ConfigError for keys that are missing or not supported."""
-    given = [size for each in block.array("layerSizes") for size in each.split(":")]  # which may be in quotes
-    if len(given) < 2 or not all(size.strip().isdigit() for size in given):
-        raise ConfigError(f"SimpleNetworkBuilder needs layerSizes = inputs:hidden:...:outputs, not {':'.join(given)}")
-    sizes = [int(size) for size in given]
+    if len(sizes := block.integers("layerSizes")) < 2 or min(sizes) < 1:
+        raise ConfigError(f"SimpleNetworkBuilder needs layerSizes = inputs:hidden:...:outputs, not {sizes}")
     kind = block.choice("rnnType", ("SIMPLENET", *KINDS), "SIMPLENET")
     if kind != "SIMPLENET":
         return recurrent_network(block, kind, sizes, precision)

@@ -44,17 +44,17 @@ Train = [ action = train
 
 
 def test_label_maps_of_the_readers_of_sentences_have_the_words_and_labels_of_the_text(tmp_path):
-    (tmp_path / "text").write_text("</s> a b </s>\n\n</s> c a </s>\n")
+    (tmp_path / "text").write_text("</s> a b </s>\n\nc a\n")
     (tmp_path / "tags").write_text("BOS O\nbig A\ndogs N\n\nBOS O\nlarge A\n")
     (tmp_path / "map").write_text("large big\n")
     assert run(tmp_path, """
 command = Words:Tags
 Words = [ action = createLabelMap ; section = LM ]
 Tags = [ action = createLabelMap ; section = LU ]
-LM = [ reader = [ readerType = LMSequenceReader ; file = "$Data$/text" ; labelIn = [
-    labelDim = 4 ; labelMappingFile = "$Data$/w" ] ] ]
+LM = [ reader = [ readerType = SequenceReader ; file = "$Data$/text" ; labelIn = [ beginSequence = "<s>"
+    labelDim = 5 ; endSequence = "</s>" ; labelMappingFile = "$Data$/w" ] ] ]
 LU = [ reader = [ readerType = LUSequenceReader ; file = "$Data$/tags" ; wordMap = "$Data$/map"
     labelIn = [ useWordMap = true ; labelMappingFile = "$Data$/i" ] ; labels = [ labelMappingFile = "$Data$/o" ] ] ]
 """) == 0
     files = [(tmp_path / name).read_text().split() for name in "wio"]
-    assert files == [["</s>", "a", "b", "c"], ["BOS", "big", "dogs"], ["O", "A", "N"]]
+    assert files == [["<s>", "</s>", "a", "b", "c"], ["BOS", "big", "dogs"], ["O", "A", "N"]]

@@ -54,7 +54,10 @@ def source(data, text, **options):
     return open_reader(load([f"configFile={data}/c.cntk", f"Data={data}", *extra]).block("reader"))
 
 
-def test_next_words_are_labels_with_their_classes_and_unknown_words_are_unk(data):
+@pytest.mark.parametrize("text", [TEXT, TEXT.replace("</s> ", ""), TEXT.replace(" </s>", "")])
+def test_next_words_are_labels_with_their_classes_and_unknown_words_are_unk(data, text):
+    """Lines get the words that begin and end a sentence where they lack them (CNTK's issue 325)."""
+    (data / "text").write_text(text)
     reader = source(data, LM)
     minibatch = reader.next_minibatch(100)
     features, labels = (minibatch[reader[name]].as_sequences() for name in ("features", "labels"))

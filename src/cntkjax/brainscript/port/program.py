@@ -91,24 +91,20 @@ def _piece(command: Command) -> int:
 
 
 def _reader(function: str, purpose: str, sweeps: str, block: Block, piece: int) -> Iterator[str]:
-    yield f"def {function}(max_sweeps={sweeps}):"
-    yield f'    """The {purpose} data."""'
+    yield from (f"def {function}(max_sweeps={sweeps}):", f'    """The {purpose} data."""')
     importing = "    from cntkjax.brainscript.readers import"
     if lines := sentences_text(block):
         yield from (f"{importing} sentences", '    return sentences(r"""', *(f"        {line}" for line in lines))
         yield from ('    """)', "", "")
         return
     deserializers, options, together = description_of(block, length_of_pieces(block, piece))
-    yield "    deserializers = ["
-    for each in deserializers:
-        yield from (f"        {line}" for line in _deserializer(each))
-    yield "    ]"
+    lines = [f"        {line}" for each in deserializers for line in _deserializer(each)]
+    yield from ("    deserializers = [", *lines, "    ]")
     defaults = {"frame_mode": False, "randomization_seed": 0, "truncation_length": 0}
     others = "".join(f", {key}={value!r}" for key, value in options.items() if value != defaults.get(key, "none"))
     source = f"UtteranceSource(deserializers, {together}" if together else "C.io.MinibatchSource(deserializers"
     yield from [f"{importing} UtteranceSource"] if together else []
-    yield f"    return {source}, max_sweeps=max_sweeps{others})"
-    yield from ("", "")
+    yield from (f"    return {source}, max_sweeps=max_sweeps{others})", "", "")
 
 
 def _deserializer(description: Any) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,7 +21,7 @@ from .images import image_deserializer, image_reader
 from .sentences import Corpus, SentenceSource
 from .speech import features, input_deserializers, labels, lattices, speech_deserializers
 from .text import binary_deserializer, text_deserializer, uci_deserializer, uci_labels
-from .words import SENTENCE_KEYS, SENTENCE_PARTS, language_corpus, understanding_corpus, words_and_labels
+from .words import CORPORA, SENTENCE_KEYS, SENTENCE_PARTS, WORDS
 
 Deserializer = Callable[[Block], Sequence[Any]]
 Source = FileSource | SentenceSource
@@ -38,13 +38,7 @@ READERS: Mapping[str, Deserializer] = {
     "CNTKTextFormatReader": text_deserializer, "CNTKBinaryReader": binary_deserializer, "ImageReader": image_reader,
     "HTKMLFReader": speech_deserializers, "HTKDeserializers": speech_deserializers, "UCIFastReader": uci_deserializer,
 }
-CORPORA: Mapping[str, Callable[[Block], Corpus]] = {
-    "LMSequenceReader": language_corpus, "LUSequenceReader": understanding_corpus,
-}
-_LABELS: Mapping[str, Callable[[Block], Iterator[tuple[Block, list[str]]]]] = {
-    "UCIFastReader": uci_labels, "LMSequenceReader": partial(words_and_labels, slice(None), slice(None)),
-    "LUSequenceReader": partial(words_and_labels, slice(-1), slice(-1, None)),
-}
+_LABELS = {"UCIFastReader": uci_labels, **WORDS}
 _OF_CNTK = ("KaldiReader", "Kaldi2Reader", "LibSVMBinaryReader", "DSSMReader", "SparsePCReader", "BinaryReader")
 _WITHOUT_EFFECT = (  # where they stand in public configurations
     "action", "beginSequence", "cacheBlockSize", "cacheIndex", "dim", "elementSize", "endSequence", "format",
@@ -93,8 +87,10 @@ def label_maps(block: Block) -> dict[str, list[str]]:
     if (read := _named(_LABELS, kind)) is None:
         raise ConfigError(f"the labels of {kind} have no names in the data: this is for {', '.join(_LABELS)}")
     for stream, names in read(block):
-        path = stream.file("labelMappingFile")
-        found[path] = list(dict.fromkeys([*found.get(path, ()), *names]))
+        if path := stream.file("labelMappingFile", ""):
+            found[path] = list(dict.fromkeys([*found.get(path, ()), *names]))
+    if not found:
+        raise block.missing("labelMappingFile")
     return found
 
 

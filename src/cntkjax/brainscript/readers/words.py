@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -20,19 +19,11 @@ SENTENCE_KEYS = (  # of blocks of both readers
 SENTENCE_PARTS = ("labelIn", "labels")
 
 
-class VocabularyEntry(NamedTuple):
-    """A line of a word class file: the word, how often it occurs, and its class. Its index is the line's number."""
-
-    word: str
-    occurrences: int
-    group: int
-
-
 def language_corpus(block: Block) -> Corpus:
     """The text of a LMSequenceReader block: a sentence on each line; the label of a word is the next one."""
     path, classes = block.file("file"), read_classes(block) if "wordclass" in block else []
-    lines = [(number, line.split()) for number, line in _lines(block, "file")]
-    words = [each.word for each in classes] or _vocabulary(block.required_block("labelIn"), lines)
+    lines = _sentences(block)
+    words = [word for word, _ in classes] or _vocabulary(block.required_block("labelIn"), lines)
     find = _finder(words, block.text("unk", "<unk>"), "wordclass" if classes else "labelIn")
     for number, line in lines:
         if len(line) == 1:
@@ -43,11 +34,21 @@ def language_corpus(block: Block) -> Corpus:
     width = block.required_block("labelIn").integer("labelDim", len(words))
     labels: Rows = one_hot(following[:, None], width)
     if classes:
-        labels = _with_classes(following, np.array([each.group for each in classes]))
+        labels = _with_classes(following, np.array([group for _, group in classes]))
     limit = block.integer("nbruttsineachrecurrentiter", 0)
     ends = np.cumsum([len(line) - 1 for line in sentences])
     pieces = np.stack([np.concatenate([[0], ends[:-1]]), ends], 1) if sentences else np.zeros((0, 2), np.int64)
     return Corpus(_streams(inputs[:, None], [0], width, labels), pieces, partial(_by_length, limit=limit))
+
+
+def _sentences(block: Block) -> list[tuple[int, list[str]]]:
+    """The words of each line, and of those that begin and end a sentence, if the line lacks them (issue 325)."""
+    part = block.required_block("labelIn")
+    begin, end = ([word] if (word := part.text(key, "")) else [] for key in ("beginSequence", "endSequence"))
+    lines = [(number, line.split()) for number, line in _lines(block, "file")]
+    return [(number, [
+        *(begin if line[:1] != begin else ()), *line, *(end if line[-1:] != end else ())
+    ] if line else []) for number, line in lines]
 
 
 def _by_length(sentences: Pieces, size: int, limit: int) -> list[Pieces]:
@@ -146,18 +147,27 @@ def _streams(
     }
 
 
-def words_and_labels(words: slice, labels: slice, block: Block) -> Iterator[tuple[Block, list[str]]]:
-    """The blocks labelIn and labels, with what is in these columns of the text."""
+def language_words(block: Block) -> Iterator[tuple[Block, list[str]]]:
+    """The blocks of words of a LMSequenceReader block, with those of the text."""
+    words = [word for _, line in _sentences(block) for word in line]
+    return ((part, words) for name in SENTENCE_PARTS if (part := block.block(name)) is not None)
+
+
+def understanding_words(block: Block) -> Iterator[tuple[Block, list[str]]]:
+    """The same of a LUSequenceReader block: the last column has labels."""
     lines = [line.split() for _, line in _lines(block, "file")]
-    for name, columns in (("labelIn", words), ("labels", labels)):
-        if (part := block.block(name)) is not None and part.find("labelMappingFile"):
-            replaced = _word_map(block) if part.flag("useWordMap", False) else {}
-            yield part, list(dict.fromkeys(replaced.get(word, word) for line in lines for word in line[columns]))
+    words, labels = (block.required_block(name) for name in SENTENCE_PARTS)
+    replaced = _word_map(block) if words.flag("useWordMap", False) else {}
+    yield words, [replaced.get(word, word) for line in lines for word in line[:-1]]
+    yield labels, [label for line in lines for label in line[-1:]]
 
 
-def read_classes(block: Block) -> list[VocabularyEntry]:
-    """The lines of the file wordclass: index, count, word, class. Errors: ConfigError for other lines."""
-    found: list[VocabularyEntry] = []
+def read_classes(block: Block) -> list[tuple[str, int]]:
+    """The words of the file wordclass, with their classes; its lines are index, count, word, class.
+
+    Errors: ConfigError for other lines.
+    """
+    found: list[tuple[str, int]] = []
     path = block.file("wordclass")
     for number, line in _lines(block, "wordclass"):
         columns = line.split()
@@ -166,9 +176,9 @@ def read_classes(block: Block) -> list[VocabularyEntry]:
         if len(columns) != 4 or not (columns[0] + columns[1] + columns[3]).isdigit() or int(columns[0]) != len(found):
             raise ConfigError(f"{path}, line {number}: '{line.strip()}' is not index, count, word and class, with "
                               "indices 0, 1, 2, ...")
-        found.append(VocabularyEntry(columns[2], int(columns[1]), int(columns[3])))
-        before = found[-2].group if found[1:] else 0
-        if found[-1].group not in (before, before + bool(found[1:])):
+        found.append((columns[2], int(columns[3])))
+        before = found[-2][1] if found[1:] else 0
+        if found[-1][1] not in (before, before + bool(found[1:])):
             raise ConfigError(f"{path}, line {number}: class {columns[3]} follows class {before}; classes have to be "
                               "0, 1, 2, ... in the order of the words")
     return found
@@ -217,6 +227,9 @@ def _lines(block: Block, name: str) -> Iterator[tuple[int, str]]:
     return enumerate(block.content(name).split("\n"), 1)
 
 
-__all__ = [
-    "SENTENCE_KEYS", "SENTENCE_PARTS", "VocabularyEntry", "language_corpus", "understanding_corpus", "words_and_labels",
-]  # fmt: skip
+CORPORA = {
+    "LMSequenceReader": language_corpus, "SequenceReader": language_corpus, "LUSequenceReader": understanding_corpus,
+}
+WORDS = {"LMSequenceReader": language_words, "SequenceReader": language_words, "LUSequenceReader": understanding_words}
+
+__all__ = ["CORPORA", "SENTENCE_KEYS", "SENTENCE_PARTS", "WORDS"]
