@@ -37,7 +37,7 @@ from ..xla.compiler import (
 )
 from ..xla.descriptions import NoDescription, digest
 from ..xla.fork_guard import check_not_forked
-from ..xla.memory import Needs, memory, needs
+from ..xla.memory import MemoryNeeds, Needs, memory, needs
 from ..xla.nvidia import warn_of_unused_gpus
 from ..xla.platform import lowering
 from ..xla.private_names import (
@@ -82,6 +82,7 @@ _MEASURING = BestEffort("keep what is measured to choose kernels", "it is measur
 # What a program computes and has at most if it is compiled by the options for small ones.
 _SMALL_ELEMENTS, _SMALL_OPERATIONS = 20_000_000, 1000
 _BYTES = 30_000  # for each operation of a program of different ones, while it is compiled; measured up to 155,000
+_MUCH = 10**9  # bytes that are looked for before they are taken
 _LONG = 300  # operations of a graph: XLA may take a second or more for them
 _KEPT_TRACES = 256  # programs, after which jax forgets the functions that were traced within them
 _traces = count(1)
@@ -317,7 +318,8 @@ def _check_memory(size: int) -> None:
 
     Where it fits only if other processes give up what they have, a warning says so.
     """
-    needed, has = size * _BYTES, memory(jax.devices("cpu")[0])
+    needed = size * _BYTES
+    has = memory(jax.devices("cpu")[0]) if needed > _MUCH else MemoryNeeds(0, 0)
     if not has.total or needed <= has.free:
         return
     what = f"compiling {size:,} operations may take {needed / 1e9:.1f} GB of memory"
