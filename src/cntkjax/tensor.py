@@ -9,6 +9,7 @@ import numpy as np
 
 from ._typing import DTypeLike
 from .graph.public import operators
+from .graph.shape import is_known
 
 if TYPE_CHECKING:
     from .ops._indexing import Index
@@ -89,9 +90,15 @@ class TensorOpsMixin:
         """Index static axes with ints, slices, ``...``, and lists of indices, which gather."""
         return operators["index"](self, arg)
 
-    def __iter__(self) -> Iterator[Variable]:
-        # Otherwise Python would call __getitem__ forever where the size is unknown.
-        raise TypeError(f"{self!r} is not iterable: index its first axis instead: v[0], v[1], ...")
+    def __iter__(self) -> Iterator[Variable | Function]:
+        """``v[0]``, ``v[1]``, ... to the end of the first axis.
+
+        Errors: TypeError if it has no size, since there would be no end.
+        """
+        sizes = self.shape  # type: ignore[attr-defined]
+        if not sizes or not is_known(sizes[:1]):
+            raise TypeError(f"{self!r} is not iterable: its first axis has no size; index it instead: v[0], v[1], ...")
+        return (self[i] for i in range(sizes[0]))
 
 
 class ArrayMixin:

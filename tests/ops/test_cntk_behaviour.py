@@ -198,13 +198,21 @@ class TestEquality:
 
 
 class TestIteration:
-    @pytest.mark.parametrize(
-        "make", [lambda: x(2), lambda: x(), lambda: x(C.FreeDimension), lambda: C.relu(x(2)), lambda: C.parameter(())]
-    )
-    @pytest.mark.parametrize("use", [list, lambda v: 1 in v, lambda v: dict([v])])
-    def test_variables_and_functions_of_one_output_are_not_iterable(self, make, use):
+    @pytest.mark.parametrize("make", [lambda: x(), lambda: x(C.FreeDimension), lambda: C.placeholder()])
+    @pytest.mark.parametrize("use", [list, iter, lambda v: dict([v])])
+    def test_tensors_whose_first_axis_has_no_size_are_not_iterable(self, make, use):
         with pytest.raises(TypeError):
             use(make())
+
+    @pytest.mark.parametrize("make", [lambda v: v, lambda v: v + 1])
+    def test_tensors_iterate_over_their_first_axis(self, make):
+        v, data = x(3, 2), np.arange(6, dtype=np.float32).reshape(1, 3, 2)
+        expected = make(data)[0]
+        rows = [row for _, row in zip(range(3), make(v), strict=False)]  # in CNTK, too
+        first, _, last = make(v)
+        assert [row.shape for row in rows] == [(1, 2)] * 3
+        np.testing.assert_array_equal([row.eval({v: data})[0, 0] for row in rows], expected)
+        np.testing.assert_array_equal((first * last).eval({v: data})[0, 0], expected[0] * expected[2])
 
     def test_a_function_of_several_outputs_iterates_over_them(self):
         one, other = C.combine(C.relu(x(2)), C.abs(x(2)))

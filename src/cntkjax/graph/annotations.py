@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 
 from .._typing import Bounds, Fix, NaN
+from .function import Node
+from .variable import Edge
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, list, tuple, dict, set)
 _CONCRETE = (*_PLAIN, np.generic)
@@ -153,7 +155,9 @@ def _sequence(origin: Any, items: Sequence[Any], names: Mapping[str, Any]) -> An
     item = understood[0] if len(set(map(str, items))) == 1 else None
 
     def accepts(value: Any) -> bool:
-        if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__iter__"):
+        if isinstance(value, (str, bytes, Mapping, Edge)) or not hasattr(value, "__iter__"):
+            return False
+        if isinstance(value, Node) and len(value.outputs) == 1:  # a tensor too, whose slices nobody means by a list
             return False
         return item is None or not isinstance(value, (list, tuple)) or not any(map(item.rejects, value))
 

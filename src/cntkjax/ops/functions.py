@@ -230,7 +230,7 @@ class Function(Computing, VariableMixin, TensorOpsMixin, Node):
                 "and use f.find_by_name(name) for a name"
             ) from None
 
-    def __iter__(self) -> Iterator[Variable]:
+    def __iter__(self) -> Iterator[Variable | Function]:
         return iter(self.outputs) if len(self.outputs) > 1 else super().__iter__()  # type: ignore[arg-type]
 
     def __eq__(self, other: object) -> bool:
