@@ -45,8 +45,7 @@ def corridor(agent, episodes, most=40):
             if place == 4:
                 agent.end(1, observation)
                 break
-            action, debug_info = agent.step(0, observation)
-            assert debug_info["action_behavior"] in ("GREEDY", "RANDOM")
+            action, _ = agent.step(0, observation)
     return lengths[-5:]
 
 
@@ -128,6 +127,32 @@ def test_a_policy_learns_to_reach_the_goal(tmp_path):
     again = make(tmp_path, "[General]\nAgent = actor_critic\n[PolicyGradient]\n"
                            f"InitialPolicy = {tmp_path / 'policy.model'}\n")
     np.testing.assert_array_equal(again._policy_network.parameters[0].value, agent._policy_network.parameters[0].value)
+
+
+def test_exploration_decays_from_the_first_step_and_a_memory_fills_at_random(tmp_path, capsys):
+    """Numbers, texts and settings are CNTK's."""
+    agent = make(tmp_path, "[General]\nAgent = qlearning\ngamma = 0.5\n[QLearningAlgo]\nQRepresentation = dqn\n"
+                           "InitialEpsilon = 0.4\nEpsilonDecayStepCount = 8\nEpsilonMinimum = 0\n"
+                           "[ExperienceReplay]\nStartSize = 8\n")
+    assert agent._parameters.gamma == 0.95  # case matters in the names of options
+    infos = [agent.start([0.0])[1], *(agent.step(0, [0.5])[1] for _ in range(9))]
+    np.testing.assert_allclose([i["epsilon"] for i in infos], [*np.arange(8, -1, -1) / 20, 0])
+    assert [i["action_behavior"] for i in infos] == ["RANDOM"] * 8 + ["GREEDY"] * 2
+    agent.save_parameter_settings(str(tmp_path / "saved.cfg"))
+    assert (tmp_path / "saved.cfg").read_text().startswith("[General]\nAgent = qlearning\ngamma = 0.5\n\n[QLearn")
+    assert capsys.readouterr().out == 'Parameterized Q-learning agent using neural networks "dqn" with 2 actions.\n\n'
+
+
+def test_agents_say_what_they_are_and_what_they_did(tmp_path, capsys):
+    infos = [make(tmp_path, f"[General]\nAgent = {kind}\n").start([0.0])[1]
+             for kind in ("tabular_qlearning", "random", "actor_critic")]
+    assert infos[0].keys() == {"action_behavior", "epsilon"} and infos[1:] == [{}, {}]
+    assert capsys.readouterr().out.split("\n") == [
+        "Initialized discrete Q-learning agent with 10 states and 2 actions.",
+        "Initialized random agent with 2 actions.",
+        'Parameterized the agent\'s policy using neural networks "nn" with 2 actions.', "",
+        'Parameterized the agent\'s value function using neural network "nn".', "", "",
+    ]
 
 
 def test_an_unknown_agent_is_an_error(tmp_path):

@@ -15,7 +15,7 @@ from ....graph.errors import explain
 from .shared.discretize import BoxSpaceDiscretizer, Space
 from .shared.preprocessing import Preprocessing
 
-Choice = tuple[int, dict[str, str]]  # an action and {'action_behavior': how it was chosen}
+Choice = tuple[int, dict[str, str | float]]  # an action and {'action_behavior': how it was chosen}
 
 
 class AgentBaseClass(ABC):
@@ -132,4 +132,4 @@ class AgentBaseClass(ABC):
 
 def decayed(initial: float, minimum: float, steps_of_decay: int, step: int) -> float:
     """The value at a step of a linear decay from `initial` to `minimum` over `steps_of_decay` steps."""
-    return max(minimum, initial - (initial - minimum) / steps_of_decay * step)
+    return max(minimum, minimum + (initial - minimum) * (1 - step / steps_of_decay))

@@ -36,6 +36,9 @@ class ActorCritic(AgentBaseClass):
         self._set_up_preprocessing(self._parameters.preprocessing, self._parameters.preprocessing_args)
         self._set_up_policy_network_and_value_network()
         self._best_model = self._policy_network
+        policy, value = self._parameters.policy_representation, self._parameters.value_function_representation
+        print(f'Parameterized the agent\'s policy using neural networks "{policy}" with {self._num_actions} actions.\n')
+        print(f'Parameterized the agent\'s value function using neural network "{value}".\n')
         self._trajectory_states: list[Any] = []
         self._trajectory_actions: list[int] = []
         self._trajectory_rewards: list[float] = []
@@ -121,9 +124,9 @@ class ActorCritic(AgentBaseClass):
         self._trainer.parameter_learners[0].reset_learning_rate(learners.learning_parameter_schedule(eta))
 
     def _act(self) -> Choice:
-        action, behavior = self._choose_action(self._trajectory_states[-1])
+        action, _ = self._choose_action(self._trajectory_states[-1])
         self._trajectory_actions.append(action)
-        return action, {"action_behavior": behavior}
+        return action, {}
 
     def _choose_action(self, state: ArrayLike) -> tuple[int, str]:
         logits = self._evaluate_model(self._policy_network, state).astype(np.float64)

@@ -53,6 +53,7 @@ class QLearning(AgentBaseClass):
         )
         self._trainer = Trainer(self._q, loss, learner)
         self._replay_memory = ReplayMemory(settings.replay_memory_capacity, settings.use_prioritized_replay)
+        print(f'Parameterized Q-learning agent using neural networks "{kind}" with {self._num_actions} actions.\n')
 
     def start(self, state: ArrayLike) -> Choice:
         """Begin an episode."""
@@ -92,7 +93,7 @@ class QLearning(AgentBaseClass):
         self._adjust_exploration_rate()
         self._last_state = state
         self._last_action, behavior = self._choose_action(state)
-        return self._last_action, {"action_behavior": behavior}
+        return self._last_action, {"action_behavior": behavior, "epsilon": self._epsilon}
 
     def _remember(self, reward: float, next_state: ArrayLike | None) -> None:
         priority = self._compute_priority(self._last_state, self._last_action, reward, next_state)
@@ -107,13 +108,11 @@ class QLearning(AgentBaseClass):
 
     def _adjust_exploration_rate(self) -> None:
         s = self._parameters
-        self._epsilon = 1.0  # until the memory has enough transitions
-        if self.step_count >= s.replay_start_size:
-            step = self.step_count - s.replay_start_size
-            self._epsilon = decayed(s.initial_epsilon, s.epsilon_minimum, s.epsilon_decay_step_count, step)
+        self._epsilon = decayed(s.initial_epsilon, s.epsilon_minimum, s.epsilon_decay_step_count, self.step_count)
 
     def _choose_action(self, state: ArrayLike) -> tuple[int, str]:
-        if np.random.random() < self._epsilon:
+        is_filling = self.step_count < self._parameters.replay_start_size  # the memory has too few transitions
+        if is_filling or np.random.random() < self._epsilon:
             return int(np.random.randint(self._num_actions)), "RANDOM"
         return int(np.argmax(self._evaluate_q(self._q, [state]))), "GREEDY"
 

@@ -6,10 +6,15 @@ import numpy as np
 
 from ...._typing import ArrayLike
 from .agent import AgentBaseClass, Choice
+from .shared.discretize import Space
 
 
 class RandomAgent(AgentBaseClass):
     """Chooses all actions with equal probability: a baseline for other agents."""
+
+    def __init__(self, o_space: Space, a_space: Space) -> None:
+        super().__init__(o_space, a_space)
+        print(f"Initialized random agent with {self._num_actions} actions.")
 
     def start(self, state: ArrayLike) -> Choice:
         """The first action."""
@@ -35,8 +40,7 @@ class RandomAgent(AgentBaseClass):
         """There are no settings."""
 
     def _act(self, state: ArrayLike) -> Choice:
-        action, behavior = self._choose_action(state)
-        return action, {"action_behavior": behavior}
+        return self._choose_action(state)[0], {}
 
     def _choose_action(self, state: ArrayLike) -> tuple[int, str]:
         return int(np.random.randint(self._num_actions)), "RANDOM"

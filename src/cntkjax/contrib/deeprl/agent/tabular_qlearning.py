@@ -30,6 +30,8 @@ class TabularQLearning(AgentBaseClass):
                 fix="use Agent=qlearning, whose network takes such observations",
             ))
         self._q = self._best_model = np.full((self._shape_of_inputs[0], self._num_actions), float(settings.initial_q))
+        states, actions = self._q.shape
+        print(f"Initialized discrete Q-learning agent with {states} states and {actions} actions.")
 
     def start(self, state: ArrayLike) -> Choice:
         """Begin an episode."""
@@ -67,7 +69,7 @@ class TabularQLearning(AgentBaseClass):
         self._adjust_exploration_rate()
         self._last_state = state
         self._last_action, behavior = self._choose_action(state)
-        return self._last_action, {"action_behavior": behavior}
+        return self._last_action, {"action_behavior": behavior, "epsilon": self._epsilon}
 
     def _learn(self, target: float) -> None:
         self._adjust_learning_rate()

@@ -28,6 +28,7 @@ class Settings:
 
     def __init__(self, config_file: str) -> None:
         self.config = ConfigParser()
+        self.config.optionxform = str  # type: ignore[assignment, method-assign]  # options are case-sensitive, as in CNTK
         self.config.read(config_file)
         for attribute, (section, option, default) in self.table.items():
             setattr(self, attribute, self._value(section, option, default))
