@@ -15,7 +15,7 @@ from ....graph.errors import explain
 from .shared.discretize import BoxSpaceDiscretizer, Space
 from .shared.preprocessing import Preprocessing
 
-Choice = tuple[int, dict[str, str | float]]  # an action and {'action_behavior': how it was chosen}
+Choice = tuple[int, dict[str, str | float]]  # an action, how it was chosen, and the probability of chance
 
 
 class AgentBaseClass(ABC):
