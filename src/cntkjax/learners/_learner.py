@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 import jax
 import numpy as np
 
+from .._interrupts import deferred_interrupts
 from .._typing import PyTree
 from ..engine.run.compiling import Computation
 from ..engine.run.constants import constant_outputs
 from ..engine.run.devices import Devices, Divided
 from ..engine.run.executables import DonatingFunction, Executables
-from ..engine.run.handover import STATE, Captures, deferred_interrupts, hand_over, replace_state, settle
+from ..engine.run.handover import STATE, Captures, hand_over, replace_state, settle
 from ..engine.run.state import leaf_array
 from ..graph.arguments import internal, public
 from ..graph.cells import Cell, Changes

@@ -14,8 +14,9 @@ import pytest
 from jax.extend.core import ClosedJaxpr
 
 import cntkjax as C
+from cntkjax._interrupts import awaited, deferred_interrupts
+from cntkjax.engine.lower import nodes
 from cntkjax.engine.run import compiling
-from cntkjax.engine.run.handover import awaited, deferred_interrupts
 from cntkjax.engine.xla import compiler
 from cntkjax.engine.xla.background import beside
 from cntkjax.engine.xla.memory import MemoryNeeds
@@ -72,6 +73,27 @@ def test_an_interrupt_while_a_program_is_traced_takes_effect_before_it_is_compil
         os.kill(os.getpid(), signal.SIGINT)
         awaited(beside(has_ended.wait))
     has_ended.set()
+
+
+@pytest.mark.usefixtures("terminal_signals")
+def test_an_interrupt_takes_effect_between_the_nodes_of_a_graph_that_is_traced(monkeypatch):
+    """Not within one: what jax does there is finished. The function is evaluated afterwards as if nothing had been."""
+    monkeypatch.setenv("CNTKJAX_CACHE_DIR", "")
+    computed, compute = [], nodes.compute
+
+    def interrupted(ctx, node, operands):
+        os.kill(os.getpid(), signal.SIGINT)
+        values = compute(ctx, node, operands)
+        computed.append(node.op_name)
+        return values
+
+    x = C.input_variable(19)
+    f = C.square(C.sin(x + 1))
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(nodes, "compute", interrupted)
+        f.eval({x: np.zeros((1, 19), np.float32)})
+    assert len(computed) == 1
+    np.testing.assert_allclose(f.eval({x: np.zeros((1, 19), np.float32)}), np.full((1, 19), np.sin(1) ** 2), rtol=1e-6)
 
 
 @pytest.mark.parametrize("error, code", [("KeyboardInterrupt", -signal.SIGINT), ("SystemExit(3)", 3)])

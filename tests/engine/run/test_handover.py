@@ -4,7 +4,8 @@ import signal
 
 import pytest
 
-from cntkjax.engine.run.handover import Attempt, assign, conclude, deferred_interrupts, hand_over, replace_state
+from cntkjax._interrupts import deferred_interrupts
+from cntkjax.engine.run.handover import Attempt, assign, conclude, hand_over, replace_state
 from cntkjax.graph.cells import Cell
 
 

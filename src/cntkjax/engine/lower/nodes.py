@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._interrupts import take_interrupts
 from ..._typing import Array, PyTree
 from ...graph.errors import ShapeError, explain
 from ...graph.function import Node
@@ -18,7 +19,11 @@ from .values import Axes, Context, Environment, Traced, common_axes
 
 
 def run_node(ctx: Context, node: Node, env: Environment) -> None:
-    """Compute the outputs of one primitive node."""
+    """Compute the outputs of one primitive node.
+
+    Errors: KeyboardInterrupt if the user wants to stop, since large graphs take minutes.
+    """
+    take_interrupts()
     ctx.node, ctx.env = node, env
     operands = ctx.operands.get(node) or [env[resolve(v)] for v in node.node_inputs]
     if node in ctx.masks:

@@ -18,6 +18,7 @@ import jax
 import numpy as np
 
 from ..._best_effort import BestEffort
+from ..._interrupts import awaited
 from ..._typing import PyTree
 from ..._user_code import user_line
 from ...graph.errors import OutOfMemoryError, explain
@@ -51,7 +52,6 @@ from ..xla.private_names import (
 from ..xla.versions import double_precision, option, options
 from ..xla.work import elements, largest_sum, lost_time, operations, stores_in_loops
 from .compilations import Compilation, Subject, announced, record
-from .handover import awaited
 from .quick_starts import Allowance, affordable_runs
 from .stored_executables import (
     Stored,

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from ..._best_effort import BestEffort
+from ..._interrupts import deferred_interrupts
 from ..._threads import check_running
 from ..._typing import PyTree
 from ..xla.background import compilations
@@ -21,7 +22,7 @@ from ..xla.memory import fits, is_out_of_memory, out_of_memory
 from ..xla.platform import matmul_precision
 from ..xla.versions import double_precision
 from .compiling import Compiler, Computation, Executable, Inputs
-from .handover import Captures, captured, copied, deferred_interrupts
+from .handover import Captures, captured, copied
 
 _KEPT = 64  # executables of a function, of 3 MB each for a small network, where images of a free size have hundreds
 _uses = count()

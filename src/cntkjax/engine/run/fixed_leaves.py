@@ -7,13 +7,13 @@ from collections.abc import Hashable, Sequence
 
 import jax
 
+from ..._interrupts import deferred_interrupts
 from ..._typing import Array, PyTree
 from ..lower.constant_part import Split, split_constants
 from ..xla.compiler import prediction_options, quick_options
 from ..xla.platform import matmul_precision
 from ..xla.versions import double_precision
 from .compiling import Inputs
-from .handover import deferred_interrupts
 from .minibatch import PackedMinibatch
 from .program import Program
 from .random_streams import RandomInputs

@@ -12,19 +12,14 @@ interrupted again, whoever takes the lock next.
 
 from __future__ import annotations
 
-import signal
-import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any, TypeAlias, TypeVar
 
 import jax
 
-from ..._terminal import is_interactive
 from ..._threads import after_fork
 from ..._typing import PyTree
 from ...graph.cells import Cell, Changes, commit
@@ -198,71 +193,6 @@ def captured(tree: PyTree) -> Captured:
 jax.tree_util.register_pytree_node(Captured, lambda c: (c.args[0], c.func), Captured)
 
 
-class _Interrupts:
-    """Signals that arrive in a scope of `deferred_interrupts`."""
-
-    def __init__(self, handler: Callable[[int, FrameType | None], object]) -> None:
-        self.handler = handler
-        self.noted: list[FrameType | None] = []
-        self.is_waiting = False  # the thread only waits for another one
-
-    def note(self, number: int, frame: FrameType | None) -> None:
-        self.noted.append(frame)
-        if self.is_waiting or len(self.noted) > 1:
-            self.deliver()
-        elif is_interactive():
-            print("\ninterrupted as soon as it is traced; Ctrl-C again stops it now", file=sys.stderr, flush=True)
-
-    def deliver(self) -> None:
-        """Let the signals so far take effect, as one."""
-        if self.noted:
-            frame = self.noted[-1]
-            self.noted.clear()
-            signal.signal(signal.SIGINT, self.handler)
-            self.handler(signal.SIGINT, frame)
-
-
-_scopes: list[_Interrupts] = []  # of the main thread, one inside the other
-
-
-@contextmanager
-def deferred_interrupts() -> Iterator[None]:
-    """A scope at whose end a signal that arrived inside it (Ctrl-C) takes effect; only in the main thread.
-
-    Where jax traces and compiles: an exception in the midst of that would leave its own state half changed. Who
-    insists, with a second one, ends even that, as soon as Python code runs.
-    """
-    handler = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(handler):
-        yield
-        return
-    scope = _Interrupts(handler)
-    try:
-        signal.signal(signal.SIGINT, scope.note)
-        _scopes.append(scope)
-        yield
-    finally:
-        _scopes[:] = [s for s in _scopes if s is not scope]
-        signal.signal(signal.SIGINT, handler)
-        scope.deliver()
-
-
-def awaited(outcome: Future[T]) -> T:
-    """What another thread computes. A signal need not be deferred meanwhile: this thread changes nothing."""
-    if threading.current_thread() is not threading.main_thread():
-        return outcome.result()
-    scopes = [*_scopes]
-    try:
-        for scope in scopes:
-            scope.is_waiting = True
-        for scope in scopes:
-            scope.deliver()
-        return outcome.result()
-    finally:
-        for scope in scopes:
-            scope.is_waiting = False
-
-
 def _after_fork() -> None:
     """A forked process lacks the threads that may have held the lock."""
     global STATE
@@ -273,6 +203,6 @@ def _after_fork() -> None:
 after_fork(_after_fork)
 
 __all__ = [
-    "STATE", "Attempt", "Captured", "Captures", "assign", "awaited", "captured", "conclude", "copied",
-    "deferred_interrupts", "device_copy", "finish", "hand_over", "replace_state", "settle",
+    "STATE", "Attempt", "Captured", "Captures", "assign", "captured", "conclude", "copied", "device_copy", "finish",
+    "hand_over", "replace_state", "settle",
 ]
