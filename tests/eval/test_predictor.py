@@ -253,6 +253,22 @@ def test_a_stream_carries_states_from_piece_to_piece():
         C.Predictor(mlp()).stream()
 
 
+def test_random_numbers_go_on_from_call_to_call_as_those_of_eval_do():
+    x = C.input_variable(3)
+    f = C.random.normal_like(x, seed=5) + x
+    predict = C.Predictor(f)
+    for batch in (1, 1, 2, 1, 1, 2):
+        data = np.ones((batch, 3), np.float32)
+        np.testing.assert_allclose(predict(data), f.eval({x: data}), rtol=1e-5, atol=1e-6)
+
+
+def test_threads_draw_different_random_numbers():
+    predict = C.Predictor(C.random.uniform_like(C.input_variable(2), seed=5))
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: predict(np.ones((1, 2), np.float32)).tobytes(), range(60)))
+    assert len(set(answers)) == 60
+
+
 def test_the_fastest_backend_computes_what_onnx_cannot():
     x = C.input_variable(3, is_sparse=True)
     f = C.layers.Dense(2)(x)

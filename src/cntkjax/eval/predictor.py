@@ -40,7 +40,7 @@ class Predictor:
     It answers as `Function.eval` does but for rounding, and sooner: batch normalization is folded into the products
     before it, what follows from parameters alone is computed once, and one dense array goes straight to the executable
     for its shape. Weights that a convolution reads in another layout are then in memory twice. Threads may share a
-    predictor; none waits for another while it computes.
+    predictor; none waits for another while it computes. Random operations draw new numbers in each call.
 
     `outputs`: those to compute, by default all. `max_batch`, `max_delay`, `max_queue`: how requests of `submit` are
     joined: up to this many samples or sequences, which come within this many seconds; how many requests may wait.

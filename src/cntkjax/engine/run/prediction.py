@@ -1,7 +1,8 @@
-"""Predictions: evaluations that neither read nor write state, so that threads run them side by side."""
+"""Predictions: evaluations whose only state is where random numbers are, so that threads run them side by side."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from .fixed_leaves import FixedLeaves, FixedLeavesProgram
 from .minibatch import Feeds, PackedMinibatch, arguments_in_order
 from .program import Program
 from .program_cache import plan_of, programs
-from .random_streams import draw_random_state, random_inputs
+from .random_streams import RandomInputs, after_drawing, draw_random_state, random_inputs
 from .result import collect_results
 from .state import changes_of_cells, computed_lengths_error, leaf_arrays
 
@@ -29,8 +30,8 @@ class Prediction:
     """The evaluation of outputs with the values that their parameters and constants have now.
 
     The graph has to be the caller's own: a training step that donated its parameters would take them away. Programs are
-    compiled thoroughly at once, and shared with other graphs of the same structure. Random operations draw the same
-    numbers in each call.
+    compiled thoroughly at once, and shared with other graphs of the same structure. Random operations draw the numbers
+    that evaluations of a new graph would draw, one call after the other.
     """
 
     def __init__(self, outputs: Sequence[Edge]) -> None:
@@ -40,7 +41,7 @@ class Prediction:
         )
         self.leaves = FixedLeaves(leaf_arrays(self.plan))
         self._bindings = Bindings(self.plan)
-        self.random = random_inputs(self.plan, draw_random_state(self.plan, Memory().streams, False))
+        self._streams, self._drawing = Memory().streams, threading.Lock()
 
     def __call__(self, feeds: Feeds, memory: Memory | None = None) -> list[Any]:
         """The outputs, in the form of `Result.numpy`.
@@ -52,7 +53,7 @@ class Prediction:
             return values
         own = Memory() if memory is None else memory
         minibatch = self._packed(feeds, own)
-        data, layouts, changes = self.program(minibatch, self.leaves, self.random)
+        data, layouts, changes = self.program(minibatch, self.leaves, self._drawn())
         error = computed_lengths_error(self.plan, minibatch, changes)
         if error is not None:
             raise error
@@ -69,7 +70,16 @@ class Prediction:
         minibatch = None if bound is None else bound.packed(fed)
         if bound is None or minibatch is None:
             return None
-        return bound.values(self.outputs, minibatch, bound.run(minibatch, self.leaves, self.random))
+        return bound.values(self.outputs, minibatch, bound.run(minibatch, self.leaves, self._drawn()))
+
+    def _drawn(self) -> RandomInputs | None:
+        """The next random numbers, which no other call gets."""
+        if not self.plan.random:
+            return None
+        with self._drawing:
+            drawn = draw_random_state(self.plan, self._streams, False)
+            commit(after_drawing(drawn, self._streams, False))
+            return random_inputs(self.plan, drawn)
 
     def _packed(self, feeds: Feeds, memory: Memory) -> PackedMinibatch:
         return self.program.pack(self.plan, arguments_in_order(self.plan, feeds), memory)
