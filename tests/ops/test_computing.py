@@ -33,6 +33,26 @@ def test_grad_with_root_chosen_variables_and_outputs():
         loss.grad(data)
 
 
+@pytest.mark.parametrize("is_fed", [True, False])
+def test_what_no_output_depends_on_has_gradients_of_zero_in_the_shape_of_its_data(is_fed):
+    x, y, p = C.input_variable(2), C.sequence.input_variable((), name="y"), C.parameter(3)
+    a, b = C.placeholder(), C.placeholder()
+    f = C.as_block(C.combine([a * 2, b * p]), [(a, x), (b, y)], "two").outputs[0]
+    data = {x: np.ones((2, 2), np.float32)}
+    fed = {y: [np.ones(3, np.float32), np.ones(1, np.float32)]} if is_fed else {}
+    found = C.reduce_sum(f).grad({**data, **fed}, wrt=[x, y, p])
+    np.testing.assert_array_equal(found[x], np.full((2, 2), 2))
+    np.testing.assert_array_equal(found[p], np.zeros(3))
+    assert [v.tolist() for v in found[y]] == ([[0, 0, 0], [0]] if is_fed else [[], []])
+
+
+def test_sparse_values_are_spliced():
+    x = C.input_variable(2, is_sparse=True)
+    data = csr_matrix(np.array([[1, 0], [0, 2], [3, 4]], np.float32))
+    for f in (C.splice(x, x), C.splice(x, x, axis=-2)):
+        np.testing.assert_array_equal(f.eval({x: data}).reshape(3, -1), np.tile(data.toarray(), 2))
+
+
 def test_sparse_data_and_aliases_of_them_are_returned_sparse():
     x, s = C.input_variable(3, is_sparse=True), C.sequence.input_variable(3, is_sparse=True)
     data = csr_matrix(np.array([[1, 0, 0], [0, 2, 0]], np.float32))

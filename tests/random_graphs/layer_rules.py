@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .choosers import ANY, FLAG, integer, number, operand
+from .choosers import ANY, FLAG, integer, number, operand, weights
 from .rules import IMAGE, RANKED, Rule, rule
 
 _CELL = number("C.layers.LSTM(2)", "C.layers.GRU(2)", "C.layers.RNNStep(3)", "C.layers.LSTM(2, use_peepholes=True)",
@@ -60,6 +60,34 @@ LAYERS: dict[str, Rule] = {
     "SequentialClique": rule("C.layers.SequentialClique([C.layers.Dense(2), C.layers.Dense(2)])({a})", 0.5, a=operand(rank=1)),
     "MaxUnpooling": rule("C.layers.MaxUnpooling((2, 2), strides=2)(C.stop_gradient(C.layers.MaxPooling((2, 2), strides=2)({a})), {a})", 0.5, a=IMAGE),
     "hierarchical_softmax_layer": rule("C.hierarchical_softmax_layer({a}, C.constant([0], dtype=T), 4)[0]", 0.1, a=operand(rank=1, axes=True)),
+}
+
+# Layers as programs compose them, and options that they seldom give
+LAYERS |= {
+    "Dense input_rank 2": rule("C.layers.Dense({n}, input_rank=2, init_bias=0.5)({a})", a=operand(at_least=2, closed=True), n=number(2, "(1, 2)")),
+    "Dense of a layer": rule("C.layers.Dense(2, activation=C.layers.Dense(3, activation=C.tanh))({a})", a=RANKED),
+    "composition": rule("(C.layers.Dense(2) >> {f} >> C.layers.LayerNormalization(initial_scale=2, initial_bias=0.5))({a})", a=RANKED, f=number("C.tanh", "C.relu", "(lambda x: x * x)")),
+    "composition of steps": rule("(C.layers.Embedding(2) >> C.layers.Recurrence({cell}, go_backwards={g}) >> C.sequence.last >> C.layers.Dense({n}))({a})", 2, a=_VECTORS, cell=_CELL, g=FLAG, n=integer(1, 3)),
+    "Sequential of lists": rule("C.layers.Sequential([C.layers.Dense(2), [C.tanh, C.layers.Stabilizer(steepness=2)], (C.layers.Dense(2), C.layers.identity), C.splice])({a})", a=operand(rank=1)),
+    "both directions": rule("C.layers.Sequential([(C.layers.Recurrence({cell}), C.layers.Recurrence({cell}, go_backwards=True)), C.splice, {last}])({a})", 2, a=_VECTORS,
+                            cell=number("C.layers.LSTM(2)", "C.layers.GRU(2)"), last=number("C.sequence.first", "C.layers.Fold(C.layers.GRU(1))", "C.layers.Dense(2)")),
+    "For of lists": rule("C.layers.For(range(2), lambda i: [C.layers.Dense(i + 2), C.relu])({a})", a=RANKED),
+    "Convolution options": rule("C.layers.Convolution2D((2, {w}), 2, pad=({p}, {q}), strides=({s}, 1), bias={b}, init_bias=0.25)({a})", a=IMAGE, w=integer(1, 3), p=FLAG, q=FLAG, s=number(1, 2), b=FLAG),
+    "ConvolutionTranspose options": rule("C.layers.ConvolutionTranspose2D((2, 2), 2, strides=({s}, 1), pad=({p}, {q}), init_bias=0.25)({a})", a=IMAGE, p=FLAG, q=FLAG, s=number(1, 2)),
+    "SequentialConvolution options": rule("C.layers.SequentialConvolution({w}, 2, pad={p}, strides={s}, init_bias=0.25, activation={f})({a})", 2, a=_STEPS, w=integer(1, 3), p=FLAG, s=number(1, 2), f=_ACTIVATION),
+    "pooling options": rule("C.layers.{kind}Pooling((2, {w}), strides=({s}, 1), pad=({p}, {q}))({a})", a=IMAGE, kind=number("Max", "Average"), w=integer(1, 3), p=FLAG, q=FLAG, s=number(1, 2)),
+    "BatchNormalization options": rule("C.layers.BatchNormalization(init_scale=0.5, normalization_time_constant={t}, blend_time_constant={b}, epsilon=0.01)({a})",
+                                       a=operand(at_least=1, sequence=False, axes=True, closed=True), t=number(0, 5, 5000), b=number(0, 0, 3)),
+    "Recurrence initial states": rule("C.layers.Recurrence(C.layers.{cell}(2), initial_state={i})({a})", 2, a=_VECTORS, cell=number("LSTM", "GRU", "RNNStep"),
+                                      i=number(0.5, "C.constant([0.25, -0.5], dtype=T)", "C.parameter(init=data(3, 2))")),
+    "Fold of a cell with states": rule("C.layers.Fold(C.layers.LSTM(2), initial_state=({i}, 0.25), return_full_state=True)({a}).outputs[{o}]", a=_VECTORS, i=number(0, 0.5), o=integer(0, 1)),
+    "RecurrenceFrom LSTM": rule("C.layers.RecurrenceFrom(C.layers.LSTM(2), go_backwards={g}, return_full_state={r})(C.layers.Dense(2)({b}), C.layers.Dense(2)({c}), {a}).outputs[0]", a=_VECTORS,
+                                b=operand(rank=1, sequence=False, axes=True), c=operand(rank=1, sequence=False, axes=True), g=FLAG, r=FLAG),
+    "UnfoldFrom of a cell": rule("(lambda cell: C.layers.UnfoldFrom(lambda h: cell(h, h))(C.layers.Dense(2)({b}), {a}))(C.layers.GRU(2))", a=_STEPS, b=operand(rank=1, sequence=False, axes=True)),
+    "AttentionModel in a decoder": rule("(lambda attend, cell: C.Function(lambda e, d: C.layers.Recurrence(C.Function(lambda h, x: cell(h, C.splice(x, attend(e, h)))))(d))({b}, {a}))"
+                                        "(C.layers.AttentionModel(2), C.layers.GRU(2))", 2, a=operand(rank=1, sequence=True), b=operand(rank=1, sequence=True)),
+    "Delay of a product": rule("C.layers.Delay({t}, initial_state={i})(C.layers.Dense(2)({a})) - C.layers.Dense(2)({a})", a=_STEPS, t=number(2, -1, 0), i=number(0, 0.5)),
+    "Embedding of weights": rule("C.layers.Embedding(weights={w}.value)({a})", a=operand(rank=1, sparse=None, axes=True), w=weights("a", lambda draft, shape: (*shape, 2))),
 }
 
 _SCHEDULES = (

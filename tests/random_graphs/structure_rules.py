@@ -74,5 +74,11 @@ STRUCTURE: dict[str, Rule] = {
     "gather of a gather": rule("C.sequence.gather(C.sequence.gather({a}, C.sequence.is_first({a})), C.sequence.is_last(C.sequence.gather({a}, C.sequence.is_first({a}))))", a=STEPS),
     "scatter of the ends": rule("C.sequence.scatter(C.sequence.gather({b}, C.sequence.is_last({a})), C.sequence.is_last({a}))", a=STEPS, b=same_step("a")),
     "broadcast of an end": rule("C.sequence.broadcast_as(C.sequence.{e}({a}), {b})", 2, a=STEPS, b=STEPS, e=number("first", "last")),
+    "results of a Function": rule("C.Function(lambda x, y: (C.tanh(y) - x, y, x * 0.5))({a}, {b}).outputs[{i}] * 1", a=ANY, b=like("a"), i=integer(0, 2)),
+    "results that come twice": rule("(lambda z: z.outputs[0] - z.outputs[1] * 0.5)(C.Function(lambda x: (lambda y: (y, y))(C.sin(x)))({a}))", 0.5, a=ANY),
+    "clone in the middle": rule("(lambda h: C.tanh(h * 0.5).clone('{how}', {{h: {b}}}))(C.sin({a}))", a=ANY, b=like("a", False), how=_HOW),
+    "clone of a part by name": rule("(lambda f: C.combine([f.find_by_name('part')]).clone('{how}') * f)(C.exp(C.alias(C.softsign({a}), 'part')))", a=ANY, how=_HOW),
+    "reload of a combination": rule("reload(C.combine([C.tanh({a}), {b}])).outputs[0] * 2", 0.5, a=ANY, b=like("a", False)),
+    "block of two results": rule("C.BlockFunction('op', 'name')(lambda x, y: (C.sin(y) + x, C.tanh(x)))({a}, {b}).outputs[{i}] * 1", a=ANY, b=like("a"), i=integer(0, 1)),
     "block in a block": rule("(lambda p: C.as_block(C.as_block(C.tanh(p), [(p, C.sin({a}))], 'inner') + {a}, [], 'outer'))(C.placeholder())", a=ANY),
 }

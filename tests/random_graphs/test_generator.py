@@ -66,5 +66,5 @@ def test_a_rule_writes_statements_that_build(name):
         if made is not None:
             assert draft.type_of(made).dtype.startswith("float")
             return
-    pytest.fail(f"refused: {draft.refused[-1].statements[-1].text if draft.refused else 'no operand fits'}")
+    pytest.fail(f"refused: {draft.refused[-1][-1].text if draft.refused else 'no operand fits'}")
 

@@ -39,8 +39,8 @@ Outputs: TypeAlias = Item | Iterable[Item]
 class Computing(Node):
     """The methods of `Function` that run compiled programs."""
 
-    def _feeds(self, arguments: object, outputs: Iterable[Any]) -> dict[Any, Any]:
-        """The data of all arguments that the outputs depend on, converted to sequences or arrays.
+    def _feeds(self, arguments: object, outputs: Iterable[Any], others: Sequence[Any] = ()) -> dict[Any, Any]:
+        """The data of all arguments that the outputs depend on, and of others, converted to sequences or arrays.
 
         Errors: ValueError for missing data or unknown names.
         """
@@ -67,7 +67,7 @@ class Computing(Node):
                 f"function expects {len(needed)} arguments: no data for {', '.join(map(repr, missing))} of {self!r}",
                 fix=f"pass the data of each argument, by variable or name: {{{names}}}",
             ))
-        ragged = {v: to_ragged(v, feeds[v]) for v in needed}
+        ragged = {v: to_ragged(v, feeds[v]) for v in dict.fromkeys([*needed, *others]) if v in feeds}
         if waiting := [leaf for leaf in plan.leaves if leaf.has_inferred]:
             shapes = {v: _sample_shape(data) for v, data in ragged.items() if INFERRED in v.shape}
             infer_from_data([f for v in outputs if (f := producer(v)) is not None], shapes, waiting)
@@ -218,7 +218,7 @@ class Computing(Node):
         root = self.output if grad_root is None else as_variable(grad_root)  # type: ignore[attr-defined]
         targets = self._leaves(wrt)
         requested = self._requested(outputs) if outputs else []
-        feeds = self._feeds(at, [*requested, root])
+        feeds = self._feeds(at, [*requested, root], targets)
         derivatives, results = gradients(requested, {root: None}, targets, feeds, memory=self._memory)
         gradient = _single(self._as_values(derivatives, as_numpy))
         return (gradient, _single(self._as_values(results, as_numpy, outputs, erase=False))) if outputs else gradient

@@ -158,6 +158,7 @@ class Splice(Primitive):
         axes = common_axes(operands)
         lead = ctx.lead(axes)
         operands = tuple(ctx.to_axes(v, axes) for v in operands)
+        operands = tuple(Traced(ctx.array(v), v.axes) if v.is_sparse else v for v in operands)
         index = attrs["axis"].static_axis_index()
         ranks = [jnp.ndim(v.data) - (lead if v.axes else 0) for v in operands]
         rank = max(*ranks, -index)

@@ -28,6 +28,7 @@ def run_node(ctx: Context, node: Node, env: Environment) -> None:
     operands = ctx.operands.get(node) or [env[resolve(v)] for v in node.node_inputs]
     if node in ctx.masks:
         operands = [_masked(ctx, i, v, ctx.masks[node].value) for i, v in enumerate(operands)]
+    _check_samples(ctx, node, operands)
     with jax.named_scope(node.name or node.primitive.name):
         try:
             results = compute(ctx, node, operands)
@@ -37,6 +38,22 @@ def run_node(ctx: Context, node: Node, env: Environment) -> None:
             raise unfit_data(node, [sample_shape(ctx, v) for v in operands]) from error
     for variable, result in zip(node.node_outputs, results, strict=True):
         env[variable] = result
+
+
+def _check_samples(ctx: Context, node: Node, operands: Sequence[Traced]) -> None:
+    """Raise a ShapeError if the operands are not values of the same samples; indices may select others."""
+    if ctx.step is not None or node.primitive.index_operand is not None:
+        return
+    numbers = dict.fromkeys(
+        len(v.data) if len(v.axes) == 1 else len(ctx.layout(v.axes).start)
+        for v in operands if v.axes and not v.is_sparse
+    )
+    if len(numbers) > 1:
+        raise ShapeError(explain(
+            f"{node.op_name}: minibatches of {' and '.join(map(str, numbers))} samples cannot be computed together",
+            {f"[{i}]": v for i, v in enumerate(node.node_inputs)},
+            "feed as many samples as cntk.to_batch makes of the first axis of its operand",
+        ))
 
 
 def unfit_data(node: Node, shapes: Sequence[Shape]) -> ShapeError:

@@ -70,12 +70,29 @@ def gradients_in_one_program(
     output_results = collect_results(variables, program.plan, minibatch, data, layouts)[: len(outputs)]
     gradient_results = []
     for variable, place, gradient in zip(wrt, inputs, pulled_back[: len(wrt)], strict=True):
-        layout = None if place is None else place.layout(program.plan, minibatch)
-        if gradient is None:
-            gradient = np.zeros(variable.shape, variable.dtype)
+        if place is None:
+            gradient_results.append(_zeros(variable, feeds.get(variable), minibatch.count))
+            continue
         by_rows = resolve(variable) in plan.gathered_leaves
+        layout = place.layout(program.plan, minibatch)
         gradient_results.append(Result(variable, gradient, minibatch.count, layout, by_rows))
     return gradient_results, output_results
+
+
+def _zeros(variable: Edge, feed: Feed | None, count: int) -> Result:
+    """The gradient of a variable that no output depends on. `count`: of sequences, if it is not fed."""
+    shape = variable.shape
+    if not variable.dynamic_axes:
+        return Result(variable, np.zeros(shape, variable.dtype), count, None)
+    fed = feed if isinstance(feed, Ragged) else None
+    if fed is not None:
+        shape = fed.data.shape[1:] if isinstance(fed.data, np.ndarray) else shape
+        count = fed.num_sequences
+    if variable.sequence_axis is None:
+        return Result(variable, np.zeros((count, *shape), variable.dtype), count, None)
+    lengths = np.zeros(count, int) if fed is None or fed.lengths is None else fed.lengths
+    steps = np.zeros((lengths.max(initial=0), count, *shape), variable.dtype)
+    return Result(variable, steps, count, (np.arange(count), np.zeros(count, int), lengths))
 
 
 class _InputPlace(NamedTuple):
