@@ -223,6 +223,61 @@ def test_errors_in_tables_of_contents_name_the_line(archives, table, reason):
         read(features(), lattices())
 
 
+def feature_file(frames, order, kind, factors=None, tail=b""):
+    """The bytes of a feature file; `factors`: a and b of frames that are compressed by them."""
+    rows, numbers, number = len(frames), frames.astype(f"{order}f4").tobytes(), 4
+    if factors is not None:
+        a, b = factors
+        numbers = b"".join(v.astype(f"{order}f4").tobytes() for v in factors)
+        numbers += np.round(frames * a - b).astype(f"{order}i2").tobytes()
+        rows, number = rows + 4, 2
+    return struct.pack(f"{order}iihh", rows, 100000, number * frames.shape[1], kind) + numbers + tail
+
+
+@pytest.mark.parametrize("times", [3, 5])
+def test_streams_of_several_frames_have_neighbors_on_both_sides(times):
+    """As with a context; at the ends of an utterance the first or last frame is repeated. Checked with CNTK 2.7."""
+    context = times // 2, times // 2
+    for wide, expected in zip(read(features(shape=3 * times))["x"], read(features(context=context))["x"], strict=True):
+        np.testing.assert_array_equal(wide, expected)
+    first = np.concatenate([A[[0] * (times // 2)].ravel(), A[: times // 2 + 1].ravel()])
+    np.testing.assert_array_equal(read(features(shape=3 * times))["x"][0][0], first)
+
+
+@pytest.mark.parametrize("shape, context", [(6, (0, 0)), (4, (0, 0)), (9, (1, 1)), (9, (1, 0))])
+def test_streams_of_other_sizes_are_errors(shape, context):
+    with pytest.raises(RuntimeError, match=f"a frame of 'a.mfc' has 3 numbers, not {shape}; set the shape .* to 3, or"):
+        read(features(shape=shape, context=context))
+
+
+@pytest.mark.parametrize("order", "<>")
+@pytest.mark.parametrize("kind", [6, 6 | 0o100 | 0o400 | 0o1000, 7, 9, 11])
+def test_files_have_either_order_of_bytes(files, order, kind):
+    (files / "a.mfc").write_bytes(feature_file(A, order, kind))
+    np.testing.assert_array_equal(read(features())["x"][2], UTTERANCES["utt3"])
+
+
+@pytest.mark.parametrize("order", "<>")
+@pytest.mark.parametrize("checksum", [b"", b"\x12\x34"])
+def test_compressed_files_have_numbers_of_16_bits(files, order, checksum):
+    """HCopy writes them with SAVECOMPRESSED; CNTK computes (q + b) / a in single precision, to the same bits."""
+    low, high = A.min(0), A.max(0)
+    a, b = (2 * 32767 / (high - low)).astype(np.float32), ((high + low) * 32767 / (high - low)).astype(np.float32)
+    kind = 6 | 0o2000 | (0o10000 if checksum else 0)
+    (files / "a.mfc").write_bytes(feature_file(A, order, kind, (a, b), checksum))
+    expected = (np.round(A * a - b).astype(np.float32) + b) / a
+    np.testing.assert_array_equal(read(features())["x"][2], expected[2:])
+    np.testing.assert_allclose(expected, A, atol=1e-4)
+
+
+@pytest.mark.parametrize("size", [11, 20, 40, 77])
+def test_truncated_compressed_files_are_errors(files, size):
+    whole = feature_file(A, ">", 6 | 0o2000, (np.full(3, 1000, np.float32), np.zeros(3, np.float32)))
+    (files / "a.mfc").write_bytes(whole[:size])
+    with pytest.raises(RuntimeError, match=r"'a\.mfc' is (truncated|no HTK file)"):
+        read(features())
+
+
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
@@ -258,7 +313,7 @@ def test_errors_in_labels_name_the_line(files, text, reason):
 
 
 def test_errors_in_descriptions():
-    with pytest.raises(RuntimeError, match="a frame of 'a.mfc' has 12 bytes, but 4 numbers have 16"):
+    with pytest.raises(RuntimeError, match="a frame of 'a.mfc' has 3 numbers, not 4; set the shape of the stream to 3"):
         read(features(shape=4))
     with pytest.raises(ValueError, match="No scp files"):
         HTKFeatureDeserializer(StreamDefs(x=StreamDef(shape=3)))

@@ -1,9 +1,9 @@
 """Features and labels of speech in the formats of the Hidden Markov Model Toolkit (HTK).
 
-A feature file has a big-endian header, int32 frames, int32 period in 100 ns, int16 bytes of a frame, int16 kind, and
-float32 frames. A script file lists utterances, ``name=file[first,last]`` with numbers of frames. A master label file
-has for each utterance its name in quotes, lines ``begin end label`` with times in 100 ns, 100,000 to a frame, and a
-dot.
+A feature file has a header, int32 frames, int32 period in 100 ns, int16 bytes of a frame, int16 kind, and float32
+frames, or int16 ones if it is compressed; most files are big-endian. A script file lists utterances,
+``name=file[first,last]`` with numbers of frames. A master label file has for each utterance its name in quotes, lines
+``begin end label`` with times in 100 ns, 100,000 to a frame, and a dot.
 Source: The HTK Book, sections 5.10 and 6.3; CNTK 2.7 for how it interprets such files.
 """
 
@@ -12,11 +12,11 @@ from __future__ import annotations
 import os
 import re
 import struct
-import sys
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import pairwise
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -34,6 +34,8 @@ from .deserializer import register_deserializer
 FRAME_PERIOD = 100_000  # in the unit of label files, 100 ns
 MAX_FRAMES = 10**7  # of an utterance, more than a day
 _MAX_FRAME = 2**31 - 1  # in a feature file
+_KINDS = {6, 7, 9, 11}  # MFCC, FBANK, USER and PLP, those that CNTK reads
+_COMPRESSED = 0o2000  # a qualifier of the kind
 _SCRIPT = re.compile(r"(?:(?P<name>[^=]+)=)?(?P<file>.+)\[(?P<first>[0-9]+),(?P<last>[0-9]+)\]")
 
 
@@ -44,7 +46,7 @@ def HTKFeatureDeserializer(streams: Mapping[str, Record]) -> Dictionary:
     Args:
         streams: name -> ``StreamDef`` with the script file as `scp`. With `context`, this many frames to the left and
             right are concatenated to each; with `broadcast`, the only frame of an utterance is repeated to the length
-            of the other streams
+            of the other streams. Without a context, a stream of an odd multiple of a frame's size has its neighbors
 
     Shapes: a sample is [shape * (left + 1 + right)].
     Errors: ValueError for a stream without a script file.
@@ -137,6 +139,43 @@ def script_path(file: str, script: str, folder: str = "") -> str:
     return os.path.join(os.path.dirname(script), file[4:]) if file.startswith(".../") else os.path.join(folder, file)
 
 
+class FeatureHeader(NamedTuple):
+    """What the header of a feature file says.
+
+    `frames`: their number. `values`: numbers in a frame. `order`: of bytes, as in NumPy's types. `is_compressed`: each
+    number is (q + b) / a, of int16 q; a and b are float32 numbers behind the header, `values` of each.
+    """
+
+    frames: int
+    values: int
+    order: str
+    is_compressed: bool
+
+    @classmethod
+    def of(cls, opened: BinaryIO) -> FeatureHeader | None:
+        """The header of a file at its begin; None if it is too short."""
+        header = opened.read(12)
+        if len(header) < 12:
+            return None
+        # Nothing says which order the bytes have, but only a few kinds of features make sense.
+        is_kind = {order: struct.unpack(f"{order}h", header[10:])[0] & 63 in _KINDS for order in "<>"}
+        order = "<" if is_kind["<"] and not is_kind[">"] else ">"
+        frames, _, size, kind = struct.unpack(f"{order}iihh", header)
+        if kind & _COMPRESSED:
+            return cls(frames - 4, size // 2, order, True)  # a and b count as four frames
+        return cls(frames, size // 4, order, False)
+
+    @property
+    def begin(self) -> int:
+        """The byte at which the frames begin."""
+        return 12 + 8 * self.values * self.is_compressed
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the numbers in frames."""
+        return np.dtype(self.order + ("i2" if self.is_compressed else "f4"))
+
+
 @register_deserializer("HTKFeatureDeserializer")
 class HTKFeatures(UtteranceDeserializer):
     """Features of one stream, opened from a description that ``HTKFeatureDeserializer`` returns.
@@ -154,6 +193,7 @@ class HTKFeatures(UtteranceDeserializer):
         self.names = [utterance for utterance, *_ in self._files]
         self.frames = np.array([last - first + 1 for _, _, first, last in self._files], np.int64)
         width = self._dim * (self._left + 1 + self._right)
+        self._expand()
         defines = bool(definition["definesMBSize"])
         self.streams = [StreamInformation(name, 0, "dense", np.float32, (width,), defines)]
         self.num_chunks = len(self.chunks)
@@ -175,6 +215,17 @@ class HTKFeatures(UtteranceDeserializer):
             file = script_path(match["file"], path, folder)
             yield utterance_name(match["name"] or file), file, first, last
 
+    def _expand(self) -> None:
+        """Without a context, a stream of an odd multiple of a frame's size has the neighbors of frames, as in CNTK."""
+        if self._left or self._right or not self._files:
+            return
+        with suppress(OSError), open_binary(self._files[0][1]) as opened:  # `read` raises it
+            header = FeatureHeader.of(opened)
+            times, rest = divmod(self._dim, header.values) if header is not None and header.values > 0 else (0, 0)
+            if header is not None and times % 2 and not rest:
+                self._left = self._right = times // 2
+                self._dim = header.values
+
     def read(self, utterances: np.ndarray) -> np.ndarray:
         """Read the feature files."""
         begins = offsets_of(self.frames[utterances])
@@ -193,34 +244,38 @@ class HTKFeatures(UtteranceDeserializer):
         frames = np.empty((len(samples), self._dim), np.uint32) if has_context else samples
         try:
             with open_binary(file) as opened:
-                opened.seek(12 + first * self._check_header(opened, file, first, last))
-                size = opened.readinto(frames.reshape(-1).view(np.uint8))  # type: ignore[attr-defined]
+                header = self._checked_header(opened, file, first, last)
+                factors = np.frombuffer(opened.read(header.begin - 12), f"{header.order}f4")
+                opened.seek(header.begin + first * header.dtype.itemsize * self._dim)
+                numbers = np.empty(frames.shape, header.dtype) if header.is_compressed else frames.view(header.dtype)
+                size = opened.readinto(numbers.reshape(-1).view(np.uint8))  # type: ignore[attr-defined]
         except OSError as error:
             raise RuntimeError(f"{self.path}: error opening file {file!r}: {error.strerror}") from error
-        if size != frames.nbytes:
+        if size != numbers.nbytes:
             self.fail(f"{file!r} is truncated; copy it or extract the features again")
-        if sys.byteorder == "little":
+        if header.is_compressed:
+            a, b = factors.astype(np.float32).reshape(2, -1)
+            np.divide(numbers.astype(np.float32) + b, a, out=frames.view(np.float32))
+        elif not header.dtype.isnative:
             frames.byteswap(inplace=True)
         for i in range(samples.shape[1] if has_context else 0):
             samples[:, i] = frames[np.clip(np.arange(len(frames)) + i - self._left, 0, len(frames) - 1)]
 
-    def _check_header(self, opened: BinaryIO, file: str, first: int, last: int) -> int:
-        """The number of bytes of a frame."""
-        header = opened.read(12)
-        if len(header) < 12:
-            self.fail(f"{file!r} is no HTK file: it has only {len(header)} bytes")
-        frames, _, size, _ = struct.unpack(">iihh", header)
-        if size != 4 * self._dim:
+    def _checked_header(self, opened: BinaryIO, file: str, first: int, last: int) -> FeatureHeader:
+        header = FeatureHeader.of(opened)
+        if header is None:
+            self.fail(f"{file!r} is no HTK file: it has fewer than 12 bytes")
+        if header.values != self._dim:
             self.fail(
-                f"a frame of {file!r} has {size} bytes, but {self._dim} numbers have {4 * self._dim}; "
-                f"set the shape of the stream to {size // 4}"
+                f"a frame of {file!r} has {header.values} numbers, not {self._dim}; set the shape of the stream to "
+                f"{header.values}, or to an odd multiple for frames with their neighbors"
             )
-        if last >= frames:
+        if last >= header.frames:
             self.fail(
-                f"frames {first} to {last} of {file!r}: end frame exceeds its {frames} frames; the last one is "
-                f"{frames - 1}"
+                f"frames {first} to {last} of {file!r}: end frame exceeds its {header.frames} frames; the last one is "
+                f"{header.frames - 1}"
             )
-        return size
+        return header
 
 
 class _Labels(UtteranceDeserializer):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ...io import HTKFeatureDeserializer, HTKMLFDeserializer, LatticeDeserializer, StreamDef, StreamDefs
-from ...io._htk import script_path
+from ...io._htk import FeatureHeader, script_path
 from ...sgd import ConfigError
 from ..configuration import Block
 from ..source import local_path
@@ -88,11 +87,10 @@ def _frame_size(script: str, folder: str) -> int:
         raise ConfigError(f"{script} lists {path or 'nothing'} first, which is no file here: set DataDir, or run in "
                           "the folder of the data (currentDirectory=)")
     with open(path, "rb") as opened:
-        header = opened.read(12)
-    if len(header) < 12:
+        header = FeatureHeader.of(opened)
+    if header is None:
         raise ConfigError(f"{path} is no HTK file")
-    size: int = struct.unpack(">iihh", header)[2] // 4
-    return max(size, 1)
+    return max(header.values, 1)
 
 
 def labels(stream: Block) -> Any:
