@@ -44,10 +44,10 @@ def _check_samples(ctx: Context, node: Node, operands: Sequence[Traced]) -> None
     """Raise a ShapeError if the operands are not values of the same samples; indices may select others."""
     if ctx.step is not None or node.primitive.index_operand is not None:
         return
-    numbers = dict.fromkeys(
-        len(v.data) if len(v.axes) == 1 else len(ctx.layout(v.axes).start)
-        for v in operands if v.axes and not v.is_sparse
+    sizes = (
+        v.data.shape[0] if len(v.axes) == 1 else ctx.layout(v.axes).size for v in operands if v.axes and not v.is_sparse
     )
+    numbers = dict.fromkeys(n for n in sizes if isinstance(n, int))  # others are symbols, for any size
     if len(numbers) > 1:
         raise ShapeError(explain(
             f"{node.op_name}: minibatches of {' and '.join(map(str, numbers))} samples cannot be computed together",
