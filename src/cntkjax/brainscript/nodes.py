@@ -103,7 +103,7 @@ def ordered(nodes: Sequence[NetNode], is_delay: Callable[[NetNode], bool]) -> li
     Within a loop the delays come first, and the others in the order in which they can be computed from these.
     """
     components = strongly_connected_components(nodes, lambda node: iter(node.operands()))
-    return [_loop(component, is_delay) for component in components]
+    return [_loop(component[::-1], is_delay) for component in components]
 
 
 def _loop(component: list[NetNode], is_delay: Callable[[NetNode], bool]) -> list[NetNode]:

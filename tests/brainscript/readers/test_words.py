@@ -6,6 +6,7 @@ import pytest
 from cntkjax.brainscript.command_line import main
 from cntkjax.brainscript.configuration import load
 from cntkjax.brainscript.readers import open_reader
+from cntkjax.brainscript.simple import simple_network
 from cntkjax.sgd import ConfigError
 
 CLASSES = "0 9 </s> 0\n1 5 a 0\n2 4 <unk> 1\n3 3 b 1\n4 1 c 2\n"
@@ -190,3 +191,9 @@ def test_recurrent_networks_learn(data, capfd, kind, reader, sizes, order, crite
     losses = [float(line.split(" = ")[1].split(" *")[0]) for line in log.splitlines() if "[Training]" in line]
     assert len(losses) == 8 and losses[-1] < 0.9 * losses[0]
     assert "perplexity = " in log.split("Final Results")[1]
+
+
+def test_three_layers_of_lstm_units_have_the_nodes_of_cntks_log():
+    """The shapes of their loops depend on the order in which nodes are made: log of Examples/Text/SLU."""
+    root = load(["net=[rnnType=LSTM;layerSizes=12:2:3:3:3:5;lookupTableOrder=3;recurrentLayer=2:3:4]"])
+    assert len(simple_network(root.required_block("net"), "float").nodes) == 168
