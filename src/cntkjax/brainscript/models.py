@@ -111,7 +111,7 @@ def kind_of(variable: Variable) -> str:
     """CNTK's name of what computes a variable."""
     if variable.is_output:
         return str(variable.owner.op_name)
-    return "InputValue" if variable.is_input else "LearnableParameter"
+    return f"{'Sparse' * variable.is_sparse}InputValue" if variable.is_input else "LearnableParameter"
 
 
 def _guessed(function: Function) -> dict[str, list[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,6 +11,11 @@ from ..graph.variable import set_value
 from ..ops import combine
 from ..variables import Variable
 
+_SUMS = frozenset((  # over minibatches in CNTK
+    "CrossEntropy", "CrossEntropyWithSoftmax", "ClassBasedCrossEntropyWithSoftmax", "ClassificationError",
+    "ErrorPrediction", "SquareError", "Logistic", "WeightedLogistic", "SumElements", "ForwardBackward",
+    "EditDistanceError", "LatticeSequenceWithSoftmax", "LambdaRank", "NDCG1Eval",
+))  # fmt: skip
 ROLES = ("feature", "label", "criterion", "evaluation", "output")
 
 
@@ -33,24 +38,27 @@ class Network:
     rates: dict[str, float] = field(default_factory=dict)
 
     def shown_shape(self, name: str) -> str:
-        """The shape of a node as CNTK's log has it: first dimension first, ``*`` for samples, 0 for what is not known.
-
-        Criteria are sums over a minibatch there.
-        """
-        if name in self.roles["criterion"] or name in self.roles["evaluation"]:
+        """The shape of a node as CNTK's log has it: first dimension first, ``*`` for samples, 0 for unknown ones."""
+        if self.operations.get(name) in _SUMS:
             return "[1]"
         dimensions = [str(max(size, 0)) for size in reversed(self.nodes[name].shape)] or ["1"]
-        return f"[{' x '.join([*dimensions, *(['*'] if self.nodes[name].dynamic_axes else [])])}]"
+        has_samples = self.nodes[name].dynamic_axes and any(
+            self.nodes[each].is_input for each in self.reached([name], _SUMS) if each in self.nodes
+        )
+        return f"[{' x '.join([*dimensions, *(['*'] if has_samples else [])])}]"
 
-    def reached(self, roots: Sequence[str]) -> list[str]:
-        """The names of nodes and all that they depend on, those that come first in inputs first."""
+    def reached(self, roots: Sequence[str], ends: Collection[str] = ()) -> list[str]:
+        """The names of nodes and all that they depend on, those that come first in inputs first.
+
+        `ends`: operations whose inputs are left out.
+        """
         found: dict[str, None] = {}
         pending = [*reversed(roots)]
         while pending:
             name = pending.pop()
             if name not in found:
                 found[name] = None
-                pending += reversed(self.inputs.get(name, ()))
+                pending += reversed(self.inputs.get(name, ()) if self.operations.get(name) not in ends else ())
         return list(found)
 
     def of_epoch(self) -> set[str]:

@@ -32,7 +32,7 @@ class _Builder(Nodes):
             x = self.node("Dropout", "DropOutFeatures", x)
         for i in range(len(sizes) - 1):
             is_last = i == len(sizes) - 2
-            of = "H1" if is_last and i else source  # CNTK's name of the last product, however many layers there are
+            of = f"H{i - 1}" if is_last and i > 1 else source  # CNTK's name of the last product (log)
             product = self.node("Times", f"W{i}*{of}", self.weight(f"W{i}", sizes[i + 1], sizes[i]), x)
             total = f"{product.name}+B{i}"
             x = self.node("Plus", "HLast" if is_last else total, product, self.bias(f"B{i}", sizes[i + 1]))

@@ -84,3 +84,15 @@ def test_values_of_the_configuration_around_are_visible():
 def test_a_role_that_is_no_node_is_an_error_at_its_place():
     with pytest.raises(ConfigError, match="line 2, column .*: 'outputNodes' has to consist of nodes, not a number"):
         build("x = Input {3}\noutputNodes = (x.dim)")
+
+
+def test_names_and_shapes_of_nodes_are_those_of_cntks_logs():
+    """Text/IRMetric and Image/Regression: sparse inputs, what Splice and Sqrt are applied to, sums over minibatches."""
+    network = build("""
+        x = Input {3} ; q = SparseInput (5) ; labels = Input {2} ; both = Tanh (Splice (x : x))
+        loss = SquareError (labels, LinearLayer {2} (q)) ; rmse = Sqrt (0.5 .* ReduceSum (labels .* labels))
+        criterionNodes = (loss) ; evaluationNodes = (rmse : both)
+    """)
+    assert network.operations["q"] == "SparseInputValue" and network.operations["x"] == "InputValue"
+    assert network.inputs["both"] == ["both.z.out"] and network.inputs["rmse"] == ["rmse.z"]
+    assert [network.shown_shape(name) for name in ("loss", "rmse", "both")] == ["[1]", "[1 x *]", "[6 x *]"]

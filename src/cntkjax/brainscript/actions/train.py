@@ -184,14 +184,13 @@ def _with_gradient(network: Network, loss: str, parameters: set[str]) -> int:
 def _precompute(network: Network, command: Command, piece: int) -> None:
     log = command.log
     log.line(f"Precomputing --> {len(network.statistics)} PreCompute nodes found.", "")
-    roots = [name for role in ("criterion", "evaluation", "output") for name in network.roles[role]]
-    for name in dict.fromkeys([*network.reached(roots), *network.statistics]):
+    outputs = [name for role in ("criterion", "evaluation", "output") for name in network.roles[role]]
+    for name in dict.fromkeys([*network.reached(outputs), *network.statistics]):
         if name in network.statistics:
             log.line(f"\t{name} = {network.statistics[name][0]}()")
-    names = list(dict.fromkeys(name for _, name in network.statistics.values()))
-    nodes = [network.nodes[name] for name in names]
-    source = open_reader(command.reader, once=True, shuffled=False, piece=piece)
-    found = dict(zip(names, moments(nodes, source, streams_of(nodes, source)), strict=True))
+    nodes = {name: network.nodes[name] for _, name in network.statistics.values()}
+    source, roots = open_reader(command.reader, once=True, shuffled=False, piece=piece), [*nodes.values()]
+    found = dict(zip(nodes, moments(roots, source, streams_of(roots, source)), strict=True))
     for constant, (operation, name) in network.statistics.items():
         variable: Any = network.nodes[constant]
         result = found[name].mean if operation == "Mean" else found[name].inverse_deviation

@@ -15,8 +15,8 @@ _TAGS = {role: role for role in ("", *ROLES)} | {
     "eval": "evaluation", "labels": "label", "features": "feature", "criteria": "criterion",
 }
 _MORE = {
-    "InputValue": ("dynamicAxis",), "LearnableParameter": ("value", "needGradient", "computeGradient"),
-    "DynamicAxis": (), "Mean": (), "InvStdDev": (),
+    "InputValue": ("dynamicAxis",), "SparseInputValue": ("dynamicAxis",),
+    "LearnableParameter": ("value", "needGradient", "computeGradient"), "DynamicAxis": (), "Mean": (), "InvStdDev": (),
 }  # options that no builder gets
 
 

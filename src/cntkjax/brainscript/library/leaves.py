@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .table import operation, shape
+from .table import operation
+from .table import shape as _shape
 
 
 def _scaled(name: str, factor: float) -> Callable[..., Any]:
@@ -78,9 +79,6 @@ def copied(C: Any, original: Any, constant: bool | None, name: str) -> Any:
     if original.is_constant if constant is None else constant:
         return C.Constant(original.value, name=name)
     return C.Parameter(original.shape, init=original.value, name=name)
-
-
-_shape = shape
 
 
 @operation("InputValue", "SparseInputValue")
