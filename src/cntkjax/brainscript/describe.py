@@ -25,11 +25,12 @@ def describe(root: Block, log: Log) -> Iterator[str]:
 
 def lines_of(network: Network) -> Iterator[str]:
     """The nodes with operation, inputs and shapes; then the roles and the parameters."""
+    shapes = network.shown_shapes()
     for name in network.nodes:
         inputs = network.inputs.get(name, [])
         operation = network.operations.get(name, "")
-        shapes = ", ".join(network.shown_shape(each) for each in inputs if each in network.nodes)
-        yield f"{name} = {operation} ({', '.join(inputs)}) : {shapes} -> {network.shown_shape(name)}"
+        of_inputs = ", ".join(shapes[each] for each in inputs if each in shapes)
+        yield f"{name} = {operation} ({', '.join(inputs)}) : {of_inputs} -> {shapes[name]}"
     for role in ROLES:
         if network.roles[role]:
             yield f"{role} nodes: {', '.join(network.roles[role])}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -37,29 +37,21 @@ class Network:
     statistics: dict[str, tuple[str, str]] = field(default_factory=dict)
     rates: dict[str, float] = field(default_factory=dict)
 
-    def shown_shape(self, name: str) -> str:
-        """The shape of a node as CNTK's log has it: first dimension first, ``*`` for samples, 0 for unknown ones."""
-        if self.operations.get(name) in _SUMS:
-            return "[1]"
-        dimensions = [str(max(size, 0)) for size in reversed(self.nodes[name].shape)] or ["1"]
-        has_samples = self.nodes[name].dynamic_axes and any(
-            self.nodes[each].is_input for each in self.reached([name], _SUMS) if each in self.nodes
-        )
-        return f"[{' x '.join([*dimensions, *(['*'] if has_samples else [])])}]"
+    def shown_shapes(self) -> dict[str, str]:
+        """The shapes of nodes as CNTK's log has them: first dimension first, ``*`` for samples, 0 for unknown ones."""
+        readers: dict[str, list[str]] = {}
+        for name, inputs in self.inputs.items():
+            for each in inputs if self.operations.get(name) not in _SUMS else ():
+                readers.setdefault(each, []).append(name)
+        with_samples = set(_reached([name for name, node in self.nodes.items() if node.is_input], readers))
+        return {
+            name: "[1]" if self.operations.get(name) in _SUMS else _shown(node, name in with_samples)
+            for name, node in self.nodes.items()
+        }
 
-    def reached(self, roots: Sequence[str], ends: Collection[str] = ()) -> list[str]:
-        """The names of nodes and all that they depend on, those that come first in inputs first.
-
-        `ends`: operations whose inputs are left out.
-        """
-        found: dict[str, None] = {}
-        pending = [*reversed(roots)]
-        while pending:
-            name = pending.pop()
-            if name not in found:
-                found[name] = None
-                pending += reversed(self.inputs.get(name, ()) if self.operations.get(name) not in ends else ())
-        return list(found)
+    def reached(self, roots: Sequence[str]) -> list[str]:
+        """The names of nodes and all that they depend on, those that come first in inputs first."""
+        return _reached(roots, self.inputs)
 
     def of_epoch(self) -> set[str]:
         """The names of nodes that accumulate over an epoch."""
@@ -71,6 +63,23 @@ class Network:
             for constant in combine([self.nodes[name]]).constants:
                 if constant.name.startswith(f"{name}."):
                     set_value(constant, np.zeros(constant.shape, constant.dtype))
+
+
+def _shown(node: Variable, has_samples: bool) -> str:
+    dimensions = [str(max(size, 0)) for size in reversed(node.shape)] or ["1"]
+    return f"[{' x '.join([*dimensions, *(['*'] if has_samples and node.dynamic_axes else [])])}]"
+
+
+def _reached(roots: Sequence[str], following: Mapping[str, Sequence[str]]) -> list[str]:
+    """The roots and all names that follow them, depth first."""
+    found: dict[str, None] = {}
+    pending = [*reversed(roots)]
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found[name] = None
+            pending += reversed(following.get(name, ()))
+    return list(found)
 
 
 __all__ = ["ROLES", "Network"]

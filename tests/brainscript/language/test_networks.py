@@ -95,4 +95,4 @@ def test_names_and_shapes_of_nodes_are_those_of_cntks_logs():
     """)
     assert network.operations["q"] == "SparseInputValue" and network.operations["x"] == "InputValue"
     assert network.inputs["both"] == ["both.z.out"] and network.inputs["rmse"] == ["rmse.z"]
-    assert [network.shown_shape(name) for name in ("loss", "rmse", "both")] == ["[1]", "[1 x *]", "[6 x *]"]
+    assert [network.shown_shapes()[name] for name in ("loss", "rmse", "both")] == ["[1]", "[1 x *]", "[6 x *]"]

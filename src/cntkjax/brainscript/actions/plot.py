@@ -34,8 +34,9 @@ def graph(network: Network) -> Iterator[str]:
            f"{_quoted(precomputed)} ; ")
     yield "   node [ shape = ellipse, color = blue, fillcolor = white, style = solid ];  "
     yield from (" ", "// add labels and operation name")
+    shapes = network.shown_shapes()
     for name in names:
-        yield f'  "{name}" [ label = "{name} {network.shown_shape(name)}\\n{network.operations[name]}" ] ;'
+        yield f'  "{name}" [ label = "{name} {shapes[name]}\\n{network.operations[name]}" ] ;'
     yield from _ranked("source", roles["feature"])
     yield from _ranked("sink", [*roles["criterion"], *roles["output"], *roles["evaluation"]])
     for name, of in _edges(network, [*roles["criterion"], *roles["evaluation"], *roles["output"]]):

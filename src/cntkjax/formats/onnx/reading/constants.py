@@ -19,9 +19,9 @@ def _folded_cast(node: OnnxNode) -> np.ndarray:
     value = node.array(0)
     if node.op == "Identity" or value.dtype == object:
         return value
-    if cast_type(node) not in DTYPES:
-        raise node.error(f"a cast to element type {cast_type(node)} cannot be read")
-    return value.astype(DTYPES[cast_type(node)])
+    if (to := cast_type(node)) not in DTYPES:
+        raise node.error(f"a cast to element type {to} cannot be read")
+    return value.astype(DTYPES[to])
 
 
 @folds("Reshape")
