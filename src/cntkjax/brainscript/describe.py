@@ -28,9 +28,8 @@ def lines_of(network: Network) -> Iterator[str]:
     shapes = network.shown_shapes()
     for name in network.nodes:
         inputs = network.inputs.get(name, [])
-        operation = network.operations.get(name, "")
         of_inputs = ", ".join(shapes[each] for each in inputs if each in shapes)
-        yield f"{name} = {operation} ({', '.join(inputs)}) : {of_inputs} -> {shapes[name]}"
+        yield f"{name} = {network.operations.get(name, '')} ({', '.join(inputs)}) : {of_inputs} -> {shapes[name]}"
     for role in ROLES:
         if network.roles[role]:
             yield f"{role} nodes: {', '.join(network.roles[role])}"

@@ -43,15 +43,24 @@ class Network:
         for name, inputs in self.inputs.items():
             for each in inputs if self.operations.get(name) not in _SUMS else ():
                 readers.setdefault(each, []).append(name)
-        with_samples = set(_reached([name for name, node in self.nodes.items() if node.is_input], readers))
-        return {
-            name: "[1]" if self.operations.get(name) in _SUMS else _shown(node, name in with_samples)
-            for name, node in self.nodes.items()
-        }
+        with_samples = set(self.reached([name for name, node in self.nodes.items() if node.is_input], readers))
+        shapes = {}
+        for name, node in self.nodes.items():
+            sizes = [str(max(size, 0)) for size in reversed(node.shape)] or ["1"]
+            sizes += ["*"] if node.dynamic_axes and name in with_samples else []
+            shapes[name] = "[1]" if self.operations.get(name) in _SUMS else f"[{' x '.join(sizes)}]"
+        return shapes
 
-    def reached(self, roots: Sequence[str]) -> list[str]:
-        """The names of nodes and all that they depend on, those that come first in inputs first."""
-        return _reached(roots, self.inputs)
+    def reached(self, roots: Sequence[str], after: Mapping[str, Sequence[str]] | None = None) -> list[str]:
+        """The names of nodes and all that they depend on, depth first. `after`: what follows each, not its inputs."""
+        found: dict[str, None] = {}
+        pending = [*reversed(roots)]
+        while pending:
+            name = pending.pop()
+            if name not in found:
+                found[name] = None
+                pending += reversed((self.inputs if after is None else after).get(name, ()))
+        return list(found)
 
     def of_epoch(self) -> set[str]:
         """The names of nodes that accumulate over an epoch."""
@@ -63,23 +72,6 @@ class Network:
             for constant in combine([self.nodes[name]]).constants:
                 if constant.name.startswith(f"{name}."):
                     set_value(constant, np.zeros(constant.shape, constant.dtype))
-
-
-def _shown(node: Variable, has_samples: bool) -> str:
-    dimensions = [str(max(size, 0)) for size in reversed(node.shape)] or ["1"]
-    return f"[{' x '.join([*dimensions, *(['*'] if has_samples and node.dynamic_axes else [])])}]"
-
-
-def _reached(roots: Sequence[str], following: Mapping[str, Sequence[str]]) -> list[str]:
-    """The roots and all names that follow them, depth first."""
-    found: dict[str, None] = {}
-    pending = [*reversed(roots)]
-    while pending:
-        name = pending.pop()
-        if name not in found:
-            found[name] = None
-            pending += reversed(following.get(name, ()))
-    return list(found)
 
 
 __all__ = ["ROLES", "Network"]
