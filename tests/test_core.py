@@ -227,6 +227,14 @@ def test_views_are_copied_and_created_from_known_types_only():
         C.NDArrayView.from_dense([1.0])
 
 
+def test_views_are_read_only_where_they_show_memory_of_the_caller():
+    """A copy is not, whatever is asked for, as CNTK prints."""
+    makers = (C.NDArrayView.from_dense, ROW), (C.NDArrayView.from_data, ROW), (C.NDArrayView.from_csr, CSR)
+    for make, data in makers:
+        assert make(data, read_only=True, borrow=True).is_read_only
+        assert not make(data, read_only=True).is_read_only
+
+
 def test_masks_say_how_long_sequences_are():
     mask = C.cntk_py.NDMask((2, 3), C.cpu())
     mask.mark_sequence_begin((0, 0))

@@ -65,6 +65,15 @@ def test_a_value_has_the_shape_of_its_variable(value, error):
         assert (variable.value == 1).all()
 
 
+@pytest.mark.parametrize("value", [None, "x", {}, object(), [None, 1], [[1], [1, 2]], C.relu])
+def test_a_value_is_numbers(value):
+    """CNTK raises a TypeError too, for a scalar as well, which None would make NaN."""
+    for variable in (C.parameter(2, init=1), C.parameter((), init=1)):
+        with pytest.raises(TypeError, match="cannot be set to"):
+            variable.value = value
+        assert (variable.value == 1).all()
+
+
 def test_time_stamps_count_values_that_are_set_or_learned():
     """The counts are CNTK's."""
     x, w = C.input_variable(2), C.parameter((2, 1), init=1.0)

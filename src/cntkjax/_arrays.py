@@ -70,7 +70,7 @@ class NDArrayView(DataMixin):
     def from_dense(
         np_array: ArrayLike, device: Device = None, read_only: bool = False, borrow: bool = False
     ) -> NDArrayView:
-        """From a NumPy array; with `borrow` without a copy.
+        """From a NumPy array; with `borrow` without a copy. A copy can be written to, whatever `read_only` says.
 
         Errors: TypeError for anything but an array; RuntimeError for an element type that CNTK does not have.
         """
@@ -79,7 +79,7 @@ class NDArrayView(DataMixin):
                 f"an NDArrayView is made of a NumPy array, not of {type(np_array).__name__}: convert it with np.asarray"
             )
         array = of_known_type(np.asarray(np_array), "an NDArrayView")
-        return NDArrayView._of(array if borrow else array.copy(), read_only)
+        return NDArrayView._of(array if borrow else array.copy(), read_only and borrow)
 
     @staticmethod
     def from_csr(
@@ -92,7 +92,7 @@ class NDArrayView(DataMixin):
         """
         if not hasattr(csr_array, "indptr") or csr_array.format != "csr":
             raise TypeError("an NDArrayView takes sparse data in CSR format only: convert them with tocsr()")
-        array = csr_array if borrow else csr_array.copy()
+        array, read_only = (csr_array, read_only) if borrow else (csr_array.copy(), False)
         if shape is None:
             return NDArrayView._of(array, read_only)
         shape = as_shape(shape)

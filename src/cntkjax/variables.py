@@ -205,7 +205,7 @@ class _LeafMixin(ArrayMixin, Variable, Leaf):
         """The value as a NumPy array of `shape`; it can be set to an array of this shape.
 
         Errors: ValueError while the shape is unknown; ShapeError for an array of another shape; TypeError for a number,
-        unless the shape is [].
+        unless the shape is [], and for what is neither numbers nor an array.
         """
         with STATE:
             settle()
@@ -213,14 +213,18 @@ class _LeafMixin(ArrayMixin, Variable, Leaf):
 
     @value.setter
     def value(self, value: object) -> None:
-        array = np.asarray(getattr(value, "asarray", lambda: value)(), self.dtype)
+        array = _as_array(value)
+        if array is None:
+            raise TypeError(explain(
+                f"{self!r} cannot be set to {value!r}", fix=f"pass an array of numbers, of shape {self.shape}"
+            ))
+        array = array.astype(self.dtype)
         if not matches(self.shape, array.shape):
             kind = TypeError if np.isscalar(value) else ShapeError
             raise kind(explain(
                 f"a value of shape {shape_text(array.shape)} does not fit {self!r}", {"set": self},
                 f"pass an array of shape {self.shape}, such as np.full({self.shape}, number)",
             ))
-        array = np.array(array)
         with STATE:
             settle()
             if self.has_inferred:
@@ -248,6 +252,15 @@ class _LeafMixin(ArrayMixin, Variable, Leaf):
 
     def __str__(self) -> str:
         return repr(self)
+
+
+def _as_array(value: object) -> np.ndarray | None:
+    """A value as an array; None for what is neither numbers nor an array, such as a text, None or lists of unequal lengths."""
+    try:
+        array = np.asarray(getattr(value, "asarray", lambda: value)())
+    except ValueError:
+        return None
+    return None if array.dtype.kind in "OSU" and not isinstance(value, np.ndarray) else array
 
 
 @public

@@ -62,6 +62,16 @@ def test_a_scalar_of_unknown_type_is_a_float(thing, printed):
     assert str(thing) == printed
 
 
+def test_types_of_arguments_show_what_they_contain():
+    axis, typing = C.Axis("q"), C.layers.typing
+    printed = "{'shape': (3,), 'is_sparse': False, 'dynamic_axes': %s}"
+    assert repr(typing.Tensor[3]) == printed % "[Axis('defaultBatchAxis')]"
+    over = repr(typing.SequenceOver[axis][typing.Tensor[3]])
+    assert over == printed % "[Axis('defaultBatchAxis'), Axis('q')]"
+    sequence = repr(typing.Sequence[typing.Tensor[3]])
+    assert sequence == printed % "(Axis('defaultBatchAxis'), Axis('defaultDynamicAxis'))"
+
+
 def test_repr_and_str_show_names_shapes_and_axes():
     x, W, b, _ = parts()
     f = C.times(x, W)

@@ -83,7 +83,10 @@ class _SequenceMeta(type):
             raise TypeError(explain(
                 f"{cls.__name__} takes the type of a step, not {item_type!r}", fix=f"write {cls.__name__}[Tensor[3]]"
             ))
-        return Variable._Type(**{**item_type, "dynamic_axes": (BATCH, cls.axis)})
+        return Variable._Type(**{**item_type, "dynamic_axes": cls._axes()})
+
+    def _axes(cls) -> tuple[Axis, ...] | list[Axis]:
+        return BATCH, cls.axis
 
 
 @public
@@ -95,6 +98,13 @@ class Sequence(metaclass=_SequenceMeta):
     """
 
 
+class _SequenceOverMeta(_SequenceMeta):
+    """The class of ``SequenceOver[axis]``."""
+
+    def _axes(cls) -> list[Axis]:  # users see these in the printed type
+        return [BATCH, cls.axis]
+
+
 @public
 class SequenceOverMeta(type):
     """The class of `SequenceOver`."""
@@ -102,7 +112,7 @@ class SequenceOverMeta(type):
     __iter__ = None
 
     def __getitem__(self, axis: Axis) -> _SequenceMeta:
-        return _SequenceMeta("Sequence", (), {"axis": axis})
+        return _SequenceOverMeta("Sequence", (), {"axis": axis})
 
 
 @public
