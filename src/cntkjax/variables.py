@@ -255,7 +255,7 @@ class _LeafMixin(ArrayMixin, Variable, Leaf):
 
 
 def _as_array(value: object) -> np.ndarray | None:
-    """A value as an array; None for what is neither numbers nor an array, such as a text, None or lists of unequal lengths."""
+    """A value as an array; None for what is neither numbers nor an array: a text, None, lists of unequal lengths."""
     try:
         array = np.asarray(getattr(value, "asarray", lambda: value)())
     except ValueError:
