@@ -180,6 +180,48 @@ def test_what_depends_on_the_batch_is_not_joined():
     close([a.result().ravel() for a in answers], [[-1, 1], [-5, 5]])
 
 
+def test_samples_that_others_or_their_places_decide_on_are_not_joined():
+    x = C.input_variable(3)
+    negatives = C.cosine_distance_with_negative_samples(x, x * [1, 2, 3], 1, 1)
+    for f in (C.eye_like(x, sparse_output=False) + x, negatives):
+        predict = C.Predictor(f, max_delay=0.05)
+        requests = [data(2, 3), data(3, 3)]
+        answers = [predict.submit(r) for r in requests]
+        for answer, r in zip(answers, requests, strict=True):
+            close(answer.result(), f.eval(r))
+
+
+def test_requests_whose_longest_sequences_decide_on_the_answer_are_not_joined():
+    x = C.sequence.input_variable(2)
+    f = C.reduce_mean(C.sequence.unpack(x, 0, no_mask_output=True), axis=0)
+    predict = C.Predictor(f, max_delay=0.05)
+    answers = [predict.submit(np.ones((1, n, 2), np.float32)) for n in (3, 6, 3)]
+    np.testing.assert_array_equal([a.result().ravel() for a in answers], np.ones((3, 2)))
+
+
+def test_functions_of_the_user_whose_clone_is_another_are_those_of_eval():
+    class Scaled(C.ops.functions.UserFunction):
+        def __init__(self, x, scale, name="scaled"):
+            super().__init__([x], name=name)
+            self.scale = scale
+
+        def infer_outputs(self):
+            return [C.output_variable(self.inputs[0].shape, self.inputs[0].dtype, self.inputs[0].dynamic_axes)]
+
+        def forward(self, x, device=None, outputs_to_retain=None):
+            return None, self.scale * x
+
+    class WithDefault(Scaled):
+        def __init__(self, x, scale=1, name="scaled"):
+            super().__init__(x, scale, name)
+
+    x = C.input_variable(2)
+    for kind in (Scaled, WithDefault):  # the `clone` of one fails, that of the other forgets the scale
+        inner = C.placeholder()
+        f = C.as_block(C.user_function(kind(inner, 3)) + 1, [(inner, x)], "Block")
+        np.testing.assert_array_equal(C.Predictor(f)([[1, 2]]), [[4, 7]])
+
+
 def test_functions_of_the_user_are_called_in_each_run():
     class Scaled(C.ops.functions.UserFunction):
         calls = 0
@@ -274,6 +316,34 @@ def test_the_fastest_backend_computes_what_onnx_cannot():
     f = C.layers.Dense(2)(x)
     predict = C.Predictor(f, backend="fastest")
     close(predict({x: C.Value.one_hot([1, 2], 3)}), f.eval({x: C.Value.one_hot([1, 2], 3)}))
+
+
+def unpacked():
+    x = C.sequence.input_variable(2)
+    return C.reduce_mean(C.sequence.unpack(x, 0, no_mask_output=True), axis=0), [data(3, 2), data(5, 2)]
+
+
+def sum_of_sequences():
+    x = C.sequence.input_variable(2)
+    return C.reduce_sum(C.sequence.reduce_sum(x), axis=C.Axis.all_axes()), [data(3, 2), data(5, 2)]
+
+
+@pytest.mark.parametrize("f, sequences", [unpacked(), sum_of_sequences()])
+def test_sequences_that_cannot_be_computed_one_by_one_are_left_to_jax(f, sequences):
+    close(C.Predictor(f, backend="fastest")(sequences).ravel(), f.eval(sequences).ravel())
+    predict = C.Predictor(f, backend="onnxruntime")
+    close(predict(sequences[:1]).ravel(), f.eval(sequences[:1]).ravel())
+    with pytest.raises(ValueError, match="one by one"):
+        predict(sequences)
+
+
+def test_what_onnx_runtime_does_not_implement_is_reported_or_left_to_jax():
+    x = C.input_variable((2, 5, 5), dtype=np.float64)
+    f = C.convolution(C.parameter((3, 2, 3, 3), dtype=np.float64, init=0.1), x)
+    images = data(1, 2, 5, 5, dtype=np.float64)
+    close(C.Predictor(f, backend="fastest")(images), f.eval(images))
+    with pytest.raises(ValueError, match=r"does not take .*Convolution[\s\S]*NOT_IMPLEMENTED"):
+        C.Predictor(f, backend="onnxruntime")
 
 
 def test_the_fastest_backend_is_chosen_once_for_each_shape():

@@ -28,6 +28,9 @@ class Backend(Protocol):
     def direct(self, example: np.ndarray) -> Compute:
         """A function for arrays of the shape of an example; only if `is_direct`."""
 
+    def takes(self, feeds: Feeds) -> bool:
+        """Whether it computes these data."""
+
     def __call__(self, feeds: Feeds) -> list[Any]:
         """The values of the outputs."""
 
@@ -62,16 +65,22 @@ class _Faster:
     def direct(self, example: np.ndarray) -> Compute:
         return _fastest([backend.direct(example) for backend in self._backends], example)
 
+    def takes(self, feeds: Feeds) -> bool:
+        return any(backend.takes(feeds) for backend in self._backends)
+
     def __call__(self, feeds: Feeds) -> list[Any]:
-        key = tuple(map(_size, feeds.values()))
+        able = tuple(backend for backend in self._backends if backend.takes(feeds))
+        key = able, *map(_size, feeds.values())
         chosen = self._chosen.get(key)
         if chosen is None:
-            chosen = self._chosen[key] = _fastest(self._backends, feeds)
+            chosen = self._chosen[key] = _fastest(able, feeds)
         return chosen(feeds)
 
 
 def _fastest(computations: Sequence[Compute], data: Any) -> Compute:
     """The one whose fastest run takes least, in rounds that alternate: what else the machine does adds to some runs."""
+    if len(computations) == 1:
+        return computations[0]
     least = [float("inf")] * len(computations)
     end, rounds = time.perf_counter() + _SECONDS, 0
     while rounds < 3 or (rounds < _ROUNDS and time.perf_counter() < end):

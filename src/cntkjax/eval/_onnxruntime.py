@@ -11,6 +11,7 @@ import numpy as np
 
 from ..engine.data.ragged import Ragged
 from ..engine.run.minibatch import Feeds
+from ..engine.run.program_cache import plan_of
 from ..graph.errors import explain
 from ..ops.functions import Function, ModelFormat
 
@@ -22,7 +23,7 @@ class OnnxPrediction:
 
     Sequences are computed one by one: the tensors of ONNX have no lengths.
     Errors: ImportError without onnx or onnxruntime; ExportError that names the node which cannot be exported;
-            ValueError for sparse inputs.
+            ValueError for sparse inputs, and for a function that ONNX Runtime does not take.
     """
 
     def __init__(self, function: Function) -> None:
@@ -32,18 +33,25 @@ class OnnxPrediction:
             raise ImportError(
                 'backend="onnxruntime" needs ONNX Runtime: pip install "cntkjax[onnxruntime]"'
             ) from error
-        self.arguments, self.outputs = list(function.arguments), list(function.outputs)
+        self.arguments, self.outputs, plan = list(function.arguments), list(function.outputs), plan_of(function.outputs)
         sparse = [v for v in self.arguments if v.is_sparse]
         if sparse:
             raise ValueError(explain(
                 f"ONNX Runtime takes no sparse data, such as those of {sparse[0]!r}", fix='use backend="jax"'
             ))
+        self._computes_alone, self._depends_on_longest = not plan.mixes_samples, plan.depends_on_longest
         with tempfile.TemporaryDirectory() as folder:
             path = str(Path(folder, "model.onnx"))
             function.save(path, format=ModelFormat.ONNX, opset=_OPSET)
             options = onnxruntime.SessionOptions()
             options.log_severity_level = 3  # errors
-            self._session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+            try:
+                self._session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+            except Exception as error:  # it has classes of its own, which share no base
+                raise ValueError(explain(
+                    f"ONNX Runtime {onnxruntime.__version__} does not take {function!r}: {error}",
+                    fix='use backend="jax"',
+                )) from error
         self._names = [tensor.name for tensor in self._session.get_inputs()]
         self._has_sequences = any(v.sequence_axis is not None for v in self.arguments)
 
@@ -59,10 +67,26 @@ class OnnxPrediction:
         (name,), run = self._names, self._session.run
         return lambda array: run(None, {name: array})
 
+    def takes(self, feeds: Feeds) -> bool:
+        """See `Prediction.takes`: several sequences only where each is computed as if it came by itself."""
+        if not self._has_sequences:
+            return True
+        fed = [f for f in feeds.values() if isinstance(f, Ragged)]
+        if all(f.num_sequences == 1 for f in fed):
+            return True
+        lengths = [f.lengths for f in fed if f.lengths is not None]
+        return self._computes_alone and not (self._depends_on_longest and any(np.ptp(n) for n in lengths if n.size))
+
     def __call__(self, feeds: Feeds) -> list[Any]:
-        """The values of the outputs, in the form of `Function.eval`."""
+        """The values of the outputs, in the form of `Function.eval`. Errors: ValueError for what it does not take."""
         if not self._has_sequences:
             return self._run([_tensor(feeds[v]) for v in self.arguments])
+        if not self.takes(feeds):
+            raise ValueError(explain(
+                "ONNX Runtime computes sequences one by one, but here the outputs depend on several of them, or on how "
+                "long the longest is",
+                fix='call the predictor with one sequence at a time, or use backend="jax" or "fastest"',
+            ))
         count = next(f.num_sequences for f in feeds.values() if isinstance(f, Ragged))
         each = [self._one(feeds, i) for i in range(count)]
         return [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future
 from itertools import accumulate, pairwise, product
 from typing import Any, Literal, TypeAlias
@@ -27,6 +27,7 @@ from ..variables import Variable
 from ._batching import Request, RequestQueue
 from ._faster import exported_prediction, faster
 from ._folding import fold_batch_normalization
+from ._frozen import frozen
 
 Output: TypeAlias = "Function | Variable"
 
@@ -76,13 +77,13 @@ class Predictor:
         requested = function._requested(outputs)
         self._keys: list[Any] = list(requested) if outputs is None else as_list(outputs)
         self.function: Function = combine(requested)
-        arguments = {v: v for v in self.function.arguments}
-        self._frozen: Function = self.function.clone("freeze", arguments)
+        self._frozen: Function = frozen(self.function)
         exported = exported_prediction(self._frozen, required=backend != "fastest") if backend != "jax" else None
         self._program: Prediction | None = None
         if backend != "onnxruntime":
             fold_batch_normalization(self._frozen)
             self._program = Prediction(self._frozen.outputs)
+        self._plan = plan_of(self._frozen.outputs)
         self._backend = faster(self._program, exported)
         self._argument = self.arguments[0] if self._backend.is_direct else None
         self._direct: dict[tuple[int, ...], Call] = {}  # by the shape of the array
@@ -156,7 +157,7 @@ class Predictor:
         sizes = [f.num_sequences for f in feeds.values() if isinstance(f, Ragged)]
         joins = self._joins and len(set(sizes)) == 1
         future: Future[Any] = Future()
-        kind = tuple(map(_kind, feeds.values())) if joins else object()
+        kind = tuple(map(self._kind, feeds.values())) if joins else object()
         self._started().put(Request((self, feeds), sizes[0] if joins else 1, kind, future))
         return future
 
@@ -169,8 +170,13 @@ class Predictor:
 
     @property
     def _joins(self) -> bool:
-        variables = (*self.arguments, *self.outputs)
-        return plan_of(self._frozen.outputs).is_divisible and all(v.dynamic_axes for v in variables)
+        return self._plan.is_divisible and all(v.dynamic_axes for v in (*self.arguments, *self.outputs))
+
+    def _kind(self, feed: Any) -> Hashable:
+        """Equal for data that can be joined: where sequences become arrays, these are as long as the longest of all."""
+        data = feed.data
+        kind = data.shape[1:] if isinstance(data, np.ndarray) else (data.width, data.is_one_hot)
+        return kind, feed.lengths.max(initial=0) if feed.lengths is not None and self._plan.depends_on_longest else None
 
     def _run_joined(self, requests: Sequence[Feeds]) -> list[Any]:
         if len(requests) == 1:
@@ -232,12 +238,6 @@ def _example(variable: Edge, size: int, length: int) -> Any:
 
 def _run_requests(requests: Sequence[tuple[Predictor, Feeds]]) -> list[Any]:
     return requests[0][0]._run_joined([feeds for _, feeds in requests])
-
-
-def _kind(feed: Any) -> Any:
-    """Equal for data that can be joined."""
-    data = feed.data
-    return data.shape[1:] if isinstance(data, np.ndarray) else (data.width, data.is_one_hot)
 
 
 def _piece(variable: Edge, feed: Any, begins: bool) -> Any:

@@ -32,14 +32,23 @@ def _move_values_inside(node: Node, substitutions: Mapping[Edge, Edge]) -> None:
         node.node_inputs = block_inputs(node)
 
 
+def copied_node(node: Node, inputs: Sequence[Edge]) -> Node:
+    """A node like this one with other operands; that of a user's function is what its `clone` returns."""
+    return node.primitive.copy(node, inputs)
+
+
 class Cloner:
     """Copies a graph. Each node and leaf is copied once, so shared ones stay shared.
 
+    `leaf`, `copy`: what makes the copies of leaves and of nodes other than blocks.
     `replacements` maps each variable of the original to the one that replaces it in the copy.
     """
 
-    def __init__(self, leaf: Callable[[Leaf], Edge], substitutions: Mapping[Edge, Edge]) -> None:
-        self._leaf = leaf
+    def __init__(
+        self, leaf: Callable[[Leaf], Edge], substitutions: Mapping[Edge, Edge],
+        copy: Callable[[Node, Sequence[Edge]], Node] = copied_node,
+    ) -> None:
+        self._leaf, self._copy = leaf, copy
         self.replacements: dict[Edge, Edge] = dict(substitutions)
         self._nodes: dict[Node, Node] = {}
         self._new_axes: dict[Axis, Axis] = {}  # those of the copies, for axes that nodes of the original make
@@ -118,11 +127,11 @@ class Cloner:
     def _copied(self, node: Node) -> Node:
         if node.block_composite is None:
             inputs = [self._variable(v) for v in self._operands(node)]
-            return node.primitive.copy(node, inputs)
+            return self._copy(node, inputs)
         # The block's arguments are new in each copy; leaves inside are shared with the enclosing graph.
         inside = Cloner(self._leaf, {
             v: self._variable(self._operand(node, v)) for v in node.node_inputs if isinstance(v, Leaf)
-        })
+        }, self._copy)
         block_map = []
         for inner, outer in node.block_map:
             operand = self._variable(self._operand(node, outer))

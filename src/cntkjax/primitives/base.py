@@ -125,6 +125,7 @@ class Primitive:
     equal_lengths: ClassVar[Literal["fed", "computed"] | None] = None
     needs_exact_batch: ClassVar[bool] = False  # it uses the whole batch axis, which then must not be padded
     makes_batch: ClassVar[bool] = False  # a static axis becomes the batch axis
+    mixes_samples: ClassVar[bool] = False  # a sample's value depends on others, or on its place in the minibatch
 
     # ---- effects, and where it runs
     running_operands: ClassVar[slice] = slice(0)  # statistics, which it updates in training

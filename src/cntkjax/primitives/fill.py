@@ -48,6 +48,7 @@ class EyeLike(Primitive):
 
     attributes = {"OutputSparse": Bool(True)}
     packed = True
+    mixes_samples = True
 
     def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Shape:
         """The shape of the operand."""

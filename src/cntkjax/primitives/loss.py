@@ -106,6 +106,7 @@ class CosDistanceWithNegativeSamples(Primitive):
     """
 
     packed = True
+    mixes_samples = True
 
     def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
         """[1 + n]; n has to be a constant."""

@@ -166,6 +166,11 @@ class Plan:
         """With which masks no output depends on how long these arrays are padded; None if one does all the same."""
         return masks([(n, [resolve(v) for v in n.node_inputs]) for n in self.nodes], self.outputs)
 
+    @cached_property
+    def depends_on_longest(self) -> bool:
+        """True if an output may depend on how long the longest sequence of the minibatch is."""
+        return self.unpacks_sequences and self.masks != {}
+
     # ---- indices
     @cached_property
     def indices(self) -> list[Indices]:
@@ -194,9 +199,12 @@ class Plan:
 
         A minibatch may then be divided between devices.
         """
-        if self.calls_python or self.needs_exact_batch or self.makes_batch or self.assigned:
-            return False
-        return not self.computed_equal_lengths and not any(map(_joins_samples, self.nodes))
+        return not (self.calls_python or self.assigned or self.computed_equal_lengths or self.mixes_samples)
+
+    @cached_property
+    def mixes_samples(self) -> bool:
+        """True if a value may be computed from several samples or sequences, or from their places in a minibatch."""
+        return self.needs_exact_batch or self.makes_batch or any(map(_mixes_samples, self.nodes))
 
     @cached_property
     def is_of_samples(self) -> bool:
@@ -277,7 +285,9 @@ def _decides_on_sizes(node: Node) -> bool:
     return node.primitive.calls_python and any(FREE in v.shape for v in node.node_outputs)
 
 
-def _joins_samples(node: Node) -> bool:
+def _mixes_samples(node: Node) -> bool:
+    if node.primitive.mixes_samples:
+        return True
     operands, results = (any(v.dynamic_axes for v in ends) for ends in (node.node_inputs, node.node_outputs))
     return operands and not results
 

@@ -63,6 +63,10 @@ class Prediction:
             self._bindings.note(self.program, minibatch, arguments_in_order(self.plan, feeds))
         return [result.numpy() for result in results]
 
+    def takes(self, feeds: Feeds) -> bool:
+        """Whether it computes these data: all that the outputs can be computed of."""
+        return True
+
     def _by_sizes(self, feeds: Feeds) -> list[Any] | None:
         """The outputs by what is bound to the sizes of the data; None if nothing is."""
         fed = arguments_in_order(self.plan, feeds)
