@@ -63,6 +63,7 @@ def new_names():
 
 def run(lines):
     """What a program shows: by its name, a value, or why there is none."""
+    C.cntk_py.set_fixed_random_seed(1)
     names, shown = new_names(), {}
     names["show"] = lambda what, value: shown.update({what: plain(value)})
     for number, line in enumerate(lines):
@@ -81,7 +82,6 @@ def main(programs, results):
         for number, line in enumerate(source):
             out.write(json.dumps({"begin": number}) + "\n")
             out.flush()
-            C.cntk_py.set_fixed_random_seed(1)
             out.write(json.dumps({"number": number, "shown": run(json.loads(line))}) + "\n")
             out.flush()
 

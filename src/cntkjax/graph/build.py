@@ -115,8 +115,9 @@ def infer(node: Node, guess: int = 0) -> bool:
     """Infer a node's outputs from its inputs; True if anything changed.
 
     With `guess`, an operation with operands of unknown shape is inferred from the others where possible: with 1 only if
-    they have a dimension above 1, with 2 in any case. A delay is inferred from its initial state: only with 3, the last
-    resort, if that has one element, as it might be broadcast. A scalar never determines a shape.
+    they have a dimension above 1, with 2 if they have a dimension, with 3, the last resort, in any case. A delay is
+    inferred from its initial state: only with 3 if that has one element, as it might be broadcast, and never from
+    a scalar.
     """
     if node.primitive.passes_through:
         differs = node.node_outputs != node.node_inputs
@@ -168,7 +169,7 @@ def _guessed(node: Node, known: list[Edge], guess: int) -> Any:
     minimum = 2 if guess < 3 else 1
     if primitive.delay and known == inputs[1:] and max(inputs[1].shape, default=0) >= minimum:
         return Spec(inputs[1].shape, axes=inputs[0].dynamic_axes)  # the initial state of a generator
-    is_determined = guess > 1 or any(max(v.shape, default=1) > 1 for v in known)
+    is_determined = guess > 2 or any(v.shape if guess == 2 else max(v.shape, default=1) > 1 for v in known)
     return primitive.outputs_of_known(known, node.node_attributes) if is_determined else None
 
 

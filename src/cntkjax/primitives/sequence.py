@@ -149,8 +149,8 @@ class Where(Primitive):
         time = lax.broadcasted_iota(jnp.int32, counts.shape, 0)
         if len(axes) == 1:
             return Traced(first_step(old, counts > 0).astype(dtype), axes)
-        before, after = _counted(old, counts)
         growth = self.growth(ctx.node)
+        before, after = _counted(old, counts, growth)
         length = jnp.where(old.length > 0, after.reshape(-1)[old.cell(old.length - 1)], 0)
         steps = self._limited(attrs, old, old.time * growth)
         length = jnp.minimum(length, jnp.minimum(old.length * growth, steps))
@@ -181,12 +181,17 @@ def first_step(layout: Layout, condition: Array) -> Array:
     return lax.cummin(times, axis=0, reverse=True).reshape(-1)[layout.cell(0)] - layout.start
 
 
-def _counted(layout: Layout, counts: Array) -> tuple[Array, Array]:
-    """How many steps of the new sequence come from before each step, and from before the next, [time, rows] each."""
+def _counted(layout: Layout, counts: Array, growth: int) -> tuple[Array, Array]:
+    """How many steps of the new sequence come from before each step, and from before the next, [time, rows] each.
+
+    Negative counts take none away again: as in CNTK the number is the largest sum so far.
+    """
     total = jnp.cumsum(counts, axis=0)
     if not layout.simple:
         total = total - (total - counts).reshape(-1)[layout.cell(0)][layout.seq]
-    after = jnp.ceil(total - 1e-4).astype(jnp.int32)
+    after = jnp.clip(jnp.ceil(total - 1e-4).astype(jnp.int32), 0, layout.length[layout.seq] * growth)
+    base = layout.start[layout.seq] * growth  # above all numbers of the sequences before it in the row
+    after = lax.cummax(after + base, axis=0) - base
     return jnp.where(layout.position == 0, 0, jnp.roll(after, 1, axis=0)), after
 
 
