@@ -14,12 +14,13 @@ from ..variables import Variable
 from .library.leaves import copied
 from .library.package import PACKAGE
 from .library.table import OPERATIONS, shape
-from .network import ROLES, Network
+from .network import ROLES, SUMS, Network
 from .nodes import NetNode, changed, named, ordered, reachable
 from .source import ConfigError
 
 PRECOMPUTED = frozenset({"Mean", "InvStdDev"})
 DTYPES = {"float": "float32", "double": "float64", "float16": "float16"}
+_LINEAR, _PRODUCTS = frozenset({"Plus", "Minus", "Negate", "Pass"}), frozenset({"ElementTimes", "DiagTimes", "Times"})
 _NO_NUMBER = re.compile(r"invalid literal for int\(\) with base 10:|could not convert string to float:")
 
 
@@ -41,6 +42,7 @@ class Builder:
         self.names = names
         self.built: dict[int, Any] = {}
         self.axes: dict[Any, Any] = {}
+        self.criteria: set[int] = set()
         self.sequential: set[Any] = {""} if package.has_sequences else set()
 
     def build(self, nodes: Iterable[NetNode]) -> None:
@@ -71,11 +73,32 @@ class Builder:
             loops[later] = node.operands()[0]
             inputs = [later, *(self.built[id(each)] for each in node.operands()[1:])]
         try:
-            self.built[id(node)] = _variable(self._call(node, inputs))
+            self.built[id(node)] = _variable(self._call(node, self._with_sums(node, operands, inputs)))
         except ConfigError:
             raise
         except (ValueError, TypeError, RuntimeError, LookupError, OSError, AttributeError, MemoryError) as error:
             raise node.error(_first_lines(error)) from error
+
+    def _with_sums(self, node: NetNode, operands: list[NetNode], inputs: list[Any]) -> list[Any]:
+        """The inputs; criteria, which are sums over the minibatch in CNTK, as such sums where that makes a difference.
+
+        It makes none in sums of criteria, and in products with what has no samples: these are criteria of samples, too.
+        """
+        sums = [self._is_criterion(each) for each in operands]
+        others = [each for each, is_sum in zip(inputs, sums, strict=False) if not is_sum]
+        is_scaled = node.operation in _PRODUCTS and len(others) == 1 and not others[0].dynamic_axes
+        if not any(sums) or is_scaled or (node.operation in _LINEAR and not others):
+            self.criteria |= {id(node)} if any(sums) else set()
+            return inputs
+        return [
+            self.package.reduce_sum(each, axis=self.package.Axis.all_axes()) if is_sum else each
+            for each, is_sum in zip(inputs, sums, strict=True)
+        ]
+
+    def _is_criterion(self, node: NetNode) -> bool:
+        """Whether a node has values of samples here, and their sum in CNTK."""
+        built = self.built.get(id(node))
+        return (node.operation in SUMS or id(node) in self.criteria) and built is not None and bool(built.dynamic_axes)
 
     def _call(self, node: NetNode, inputs: list[Any]) -> Any:
         name = node.name if self.names else ""

@@ -11,7 +11,7 @@ from ..graph.variable import set_value
 from ..ops import combine
 from ..variables import Variable
 
-_SUMS = frozenset((  # over minibatches in CNTK
+SUMS = frozenset((  # over minibatches in CNTK
     "CrossEntropy", "CrossEntropyWithSoftmax", "ClassBasedCrossEntropyWithSoftmax", "ClassificationError",
     "ErrorPrediction", "SquareError", "Logistic", "WeightedLogistic", "SumElements", "ForwardBackward",
     "EditDistanceError", "LatticeSequenceWithSoftmax", "LambdaRank", "NDCG1Eval",
@@ -41,14 +41,14 @@ class Network:
         """The shapes of nodes as CNTK's log has them: first dimension first, ``*`` for samples, 0 for unknown ones."""
         readers: dict[str, list[str]] = {}
         for name, inputs in self.inputs.items():
-            for each in inputs if self.operations.get(name) not in _SUMS else ():
+            for each in inputs if self.operations.get(name) not in SUMS else ():
                 readers.setdefault(each, []).append(name)
         with_samples = set(self.reached([name for name, node in self.nodes.items() if node.is_input], readers))
         shapes = {}
         for name, node in self.nodes.items():
             sizes = [str(max(size, 0)) for size in reversed(node.shape)] or ["1"]
             sizes += ["*"] if node.dynamic_axes and name in with_samples else []
-            shapes[name] = "[1]" if self.operations.get(name) in _SUMS else f"[{' x '.join(sizes)}]"
+            shapes[name] = "[1]" if self.operations.get(name) in SUMS else f"[{' x '.join(sizes)}]"
         return shapes
 
     def reached(self, roots: Sequence[str], after: Mapping[str, Sequence[str]] | None = None) -> list[str]:
@@ -74,4 +74,4 @@ class Network:
                     set_value(constant, np.zeros(constant.shape, constant.dtype))
 
 
-__all__ = ["ROLES", "Network"]
+__all__ = ["ROLES", "SUMS", "Network"]

@@ -9,12 +9,14 @@ def test_reductions_are_over_their_axis_and_take_a_tag():
     network = build("""
         x = Input {(2 : 3)}
         rows = ReduceSum (x, axis=1, tag='output') ; columns = ReduceMax (x, axis=2, tag='output')
-        all = ReduceMean (x, tag='output') ; pair = Splice (x : x, axis=3, tag='output')
+        all = ReduceMean (x, axis=None, tag='output') ; both = ReduceSum (x, axis=(1 : 2), tag='output')
+        pair = Splice (x : x, axis=3, tag='output')
     """)
-    assert network.roles["output"] == ["all", "columns", "pair", "rows"]
+    assert network.roles["output"] == ["all", "both", "columns", "pair", "rows"]
     data = np.arange(6, dtype=np.float32).reshape(1, 3, 2)
     for name, expected in (("rows", data.sum(2, keepdims=True)), ("columns", data.max(1, keepdims=True)),
-                           ("all", data.mean(keepdims=True)[0]), ("pair", np.stack([data, data], 1))):
+                           ("all", data.mean(keepdims=True)[0]), ("both", data.sum(keepdims=True)),
+                           ("pair", np.stack([data, data], 1))):
         result = network.nodes[name].owner.eval({network.nodes["x"]: data})
         np.testing.assert_allclose(result, expected.reshape(result.shape), rtol=1e-6)
         assert network.nodes[name].shape == expected.shape[1:]
@@ -26,5 +28,7 @@ def test_operands_of_reciprocals_and_reductions_are_named_as_in_cntks_log_of_fcn
 
 
 def test_reshape_takes_a_number_of_rows_or_a_shape():
-    network = build("x = Input {6} ; rows = Reshape (x, 6, tag='output') ; matrix = Reshape (x, (2 : 3))")
+    network = build("x = Input {6} ; rows = Reshape (x, 6, tag='output') ; matrix = Reshape (x, (2 : 3)) ; "
+                    "image = Reshape (x, 6, imageWidth=2, imageHeight=1, imageChannels=3)")
+    assert network.nodes["image"].shape == (3, 1, 2)
     assert network.nodes["rows"].shape == (6,) and network.nodes["matrix"].shape == (3, 2)

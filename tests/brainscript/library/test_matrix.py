@@ -104,3 +104,43 @@ def test_a_convolution_whose_channels_have_one_position_is_shared():
     network = build("x = Input {(4:4:3)} ; c = Convolution (ParameterTensor {(3:3:3:2)}, x, (3:3:3), mapDims=2, "
                     "sharing=(true:true:false), autoPadding=(true:true:false))")
     assert network.nodes["c"].shape == (2, 4, 4)
+
+
+def test_transposed_layers_have_margins_that_are_cut_off():
+    layer = "DeconvLayer {2, (3 : 3), 3, stride=(2 : 1), initValueScale=1, bias=false"
+    network = build(f"""
+        small = Input {{(2 : 3 : 3)}} ; image = Input {{(5 : 6 : 3)}}
+        whole = {layer}}} (small) ; cut = {layer}, lowerPad=(1 : 0), upperPad=1}} (small)
+        wide = {layer}, autoPadding=(true : false), dimOutputShape=(3 : 5 : 2)}} (small)
+        pooled = MaxPoolingLayer {{(2 : 2), stride=2, lowerPad=1, upperPad=(0 : 1)}} (image)
+        back = MaxUnpoolingLayer {{(2 : 2), stride=2, lowerPad=1, upperPad=(0 : 1)}} (pooled, image)
+        outputNodes = (whole : cut : wide : back)
+    """)
+    assert [network.nodes[name].shape for name in ("whole", "cut", "wide")] == [(2, 5, 5), (2, 4, 3), (2, 5, 3)]
+    kernels = network.nodes["whole.W"].value
+    for name in ("cut.W", "wide.W"):
+        C.combine([network.nodes[name.split(".")[0]].owner]).find_by_name(name).value = kernels
+    whole, cut, wide = (
+        network.nodes[name].owner.eval({network.nodes["small"]: SMALL}) for name in ("whole", "cut", "wide")
+    )
+    np.testing.assert_allclose(cut, whole[:, :, :4, 1:4], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(wide, whole[:, :, :, 1:4], rtol=1e-5, atol=1e-6)
+    image = R.normal(size=(2, 3, 6, 5)).astype(np.float32)
+    blocks = padded(image, (1, 1), (1, 0), -np.inf).reshape(2, 3, 4, 2, 3, 2)
+    largest = np.where(blocks == blocks.max((3, 5), keepdims=True), blocks, 0).reshape(2, 3, 8, 6)
+    back = network.nodes["back"].owner.eval({network.nodes["image"]: image})
+    np.testing.assert_allclose(back, largest[:, :, 1:7, 1:], rtol=1e-6)
+
+
+def test_groups_of_channels_are_convolved_separately_and_a_single_margin_is_that_of_the_image():
+    network = build("""
+        image = Input {(4 : 6 : 2)} ; W = ParameterTensor {(3 : 3 : 1 : 4)}
+        grouped = Convolution (W, image, (3 : 3 : 1), mapDims=4, groups=2, autoPadding=false, lowerPad=1, upperPad=1)
+        outputNodes = (grouped)
+    """)
+    image = IMAGE[:, :2]
+    x = C.input_variable((2, 8, 6))
+    w = network.nodes["W"].value
+    expected = C.convolution(w, x, auto_padding=[False], groups=2).eval({x: padded(image, (1, 1), (1, 1), 0)})
+    actual = network.nodes["grouped"].owner.eval({network.nodes["image"]: image})
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)

@@ -24,8 +24,7 @@ MINIBATCH = 40960  # samples, unless the block says
 
 def test(command: Command) -> None:
     """Evaluate the criteria of a network on data."""
-    network = read_or_built(command)
-    evaluate(network, command)
+    evaluate(read_or_built(command), command)
 
 
 def evaluate(network: Network, command: Command) -> list[float]:

@@ -9,6 +9,7 @@ from ..library.table import OPERATIONS
 from ..network import ROLES
 from ..nodes import NetNode, seeds
 from .evaluator import ScriptEvaluator, did_you_mean
+from .functions import NONE
 from .values import Applied, Array, Fields, Thunk, kind_of
 
 _TAGS = {role: role for role in ("", *ROLES)} | {
@@ -106,6 +107,8 @@ def plain(evaluator: ScriptEvaluator, value: Any, call: Applied) -> Any:
         return [plain(evaluator, each, call) for each in evaluator.elements(value)]
     if isinstance(value, NetNode) and value.options.get("init") == "fixedValue":
         return value.options["initValue"]
+    if value is NONE:
+        return 0.0  # all axes, or an inferred size
     if isinstance(value, float | str | bool | NetNode):
         return value
     raise call.error(f"{kind_of(value)} cannot be an option of a node")

@@ -27,6 +27,21 @@ SPECIAL = {
     "criteriaNodes": "criterion", "evaluationNodes": "evaluation", "evalNodes": "evaluation", "outputNodes": "output",
 }
 _LIBRARY = ("primitives.bs", "layers.bs", "namespaces.bs", "ndl.bs")
+_OF_OPERANDS = {  # functions that make a node of their operands only, by the names of these in the names of nodes
+    "_": "Abs Acos Asin Atan Cosh Cosine Dropout Exp Hardmax Log Pass RectifiedLinear Sigmoid Sin Sinh Softplus "
+         "Softsign StopGradient StraightThrough Tan",
+    "_ : y": "Less Equal Greater GreaterEqual NotEqual LessEqual",
+    "z": "Reciprocal Sqrt SumColumnElements Tanh",
+    "matrix": "MatrixL1Reg MatrixL2Reg SumElements",
+    "leftMatrix : rightMatrix": "KhatriRaoProduct LogPlus Minus Plus",
+    "aMatrix : anotherMatrix": "CosDistance ElementTimes SquareError",
+    "dataVectorSequence": "InvStdDev Mean",
+    "dataVectorSequence : mean : invStdDev": "PerDimMeanVarDeNormalization",
+    "refProbVectorSequence : outProbVectorSequence": "CrossEntropy",
+    "labelClassDescriptorVectorSequence : mainInputInfo : mainWeight : classLogProbsBeforeSoftmax":
+        "ClassBasedCrossEntropyWithSoftmax",
+    "gain : prediction : queryId": "LambdaRank NDCG1Eval",
+}
 _RECURSION = 60_000  # Python's limit while a description is evaluated; calls are counted by the evaluator
 
 
@@ -51,11 +66,16 @@ def deep_recursion() -> Iterator[None]:
 @cache
 def _library() -> tuple[frozenset[str], dict[str, syntax.Expression]]:
     """The names of the library's texts, and its members."""
+    texts = {name: files(__package__).joinpath("..", "library", name).read_text(encoding="utf-8") for name in _LIBRARY}
+    texts["operands.bs"] = "\n".join(
+        f"{name} ({operands.replace(' :', ',')}, tag='') = "
+        f"new ComputationNode {{ operation = '{name}' ; inputs = ({operands}) }}"
+        for operands, names in _OF_OPERANDS.items() for name in names.split()
+    )
     members: dict[str, syntax.Expression] = {}
-    for name in _LIBRARY:
-        text = Text(name, files(__package__).joinpath("..", "library", name).read_text(encoding="utf-8"))
-        members |= parse_members(text, include_file).members
-    return frozenset(_LIBRARY), members
+    for name, content in texts.items():
+        members |= parse_members(Text(name, content), include_file).members
+    return frozenset(texts), members
 
 
 def include_file(path: str, place: Place) -> Text:

@@ -17,17 +17,28 @@ operation("PerDimMeanVarNormalization")(direct("per_dim_mean_variance_normalize"
 
 @operation("CrossEntropyWithSoftmax")
 def cross_entropy_with_softmax(C: Any, labels: Any, z: Any, *, axis: float = 0.0, name: str) -> Any:
-    """The cross entropy of labels and softmax outputs; axis 0 is the first one."""
-    return C.cross_entropy_with_softmax(z, labels, axis=-int(axis or 1), name=name)
+    """The cross entropy of labels and softmax outputs, along an axis or of all elements (axis 0)."""
+    z, labels, axis = _with_axis(C, axis, z, labels)
+    return C.cross_entropy_with_softmax(z, labels, axis=axis, name=name)
+
+
+def _with_axis(C: Any, axis: float, z: Any, labels: Any) -> tuple[Any, Any, int]:
+    """Operands and an axis as Python's criteria take them: of columns the only one, of others not the last one."""
+    if axis == 0:
+        z, labels = (C.reshape(each, (-1,)) if len(each.shape) > 1 else each for each in (z, labels))
+    elif axis == 1 and len(z.shape) > 1:
+        return C.swapaxes(z, -1, -2), C.swapaxes(labels, -1, -2), -2
+    return z, labels, -int(axis or 1)
 
 
 @operation("ClassificationError", "ErrorPrediction")
 def classification_error(
     C: Any, labels: Any, z: Any, *top: Any, axis: float = 0.0, topN: float = 1.0, name: str,
 ) -> Any:
-    """1 where the largest output is not the label's."""
+    """1 where the largest output, along an axis or of all elements (axis 0), is not the label's."""
     count = int(top[0].value.item()) if top else int(topN)
-    return C.classification_error(z, labels, axis=-int(axis or 1), topN=count, name=name)
+    z, labels, axis = _with_axis(C, axis, z, labels)
+    return C.classification_error(z, labels, axis=axis, topN=count, name=name)
 
 
 @operation("ClassBasedCrossEntropyWithSoftmax")
@@ -63,7 +74,7 @@ def logistic(C: Any, labels: Any, probabilities: Any, *weights: Any, name: str) 
     """Binary cross entropy, summed over the elements."""
     if weights:
         return C.weighted_binary_cross_entropy(probabilities, labels, weights[0], name=name)
-    return C.binary_cross_entropy(probabilities, labels, name=name)
+    return C.reduce_sum(C.binary_cross_entropy(probabilities, labels), axis=C.Axis.all_static_axes(), name=name)
 
 
 @operation("MatrixL1Reg")

@@ -13,12 +13,11 @@ _OPERATIONS = {  # that take their inputs in the order of the description
     "Negate": "negate", "Reciprocal": "reciprocal", "RectifiedLinear": "relu", "Round": "round", "Sigmoid": "sigmoid",
     "Sqrt": "sqrt", "Tanh": "tanh", "ExponentialLinearUnit": "elu", "StraightThrough": "straight_through_impl",
     "StopGradient": "stop_gradient", "Pass": "alias", "Softplus": "softplus", "Softsign": "softsign",
-    "LogSoftmax": "log_softmax", "ToBatch": "to_batch", "UnpackBatch": "to_batch",
-    "Plus": "plus", "Minus": "minus", "ElementTimes": "element_times", "DiagTimes": "element_times",
-    "RowElementTimes": "element_times", "ColumnElementTimes": "element_times", "Scale": "element_times",
-    "ElementDivide": "element_divide", "LogPlus": "log_add_exp", "Less": "less", "Equal": "equal", "Greater": "greater",
-    "GreaterEqual": "greater_equal", "NotEqual": "not_equal", "LessEqual": "less_equal", "Pow": "pow",
-    "If": "element_select",
+    "ToBatch": "to_batch", "UnpackBatch": "to_batch", "Plus": "plus", "Minus": "minus", "LogPlus": "log_add_exp",
+    "ElementTimes": "element_times", "DiagTimes": "element_times", "RowElementTimes": "element_times",
+    "ColumnElementTimes": "element_times", "Scale": "element_times", "ElementDivide": "element_divide",
+    "Less": "less", "Equal": "equal", "Greater": "greater", "GreaterEqual": "greater_equal", "NotEqual": "not_equal",
+    "LessEqual": "less_equal", "Pow": "pow", "If": "element_select",
 }
 for _name, _function in _OPERATIONS.items():
     operation(_name)(direct(_function))
@@ -28,8 +27,16 @@ operation("Gather")(direct("gather", 1, 0))
 
 @operation("Softmax")
 def softmax(C: Any, x: Any, *, axis: float = 0, name: str) -> Any:
-    """Normalized exponentials; axis 0: over the first static axis."""
-    return C.softmax(x, axis=-int(axis) or -1, name=name)
+    """Normalized exponentials, along an axis or of all elements (axis 0)."""
+    return C.softmax(x, **({"axis": -int(axis)} if axis else {}), name=name)
+
+
+@operation("LogSoftmax")
+def log_softmax(C: Any, x: Any, *, axis: float = 0, name: str) -> Any:
+    """The logarithm of the softmax."""
+    if axis or len(x.shape) < 2:
+        return C.log_softmax(x, axis=-int(axis) or -1, name=name)
+    return C.minus(x, C.reduce_log_sum_exp(x, axis=C.Axis.all_static_axes()), name=name)
 
 
 _REDUCTIONS = {
@@ -38,19 +45,14 @@ _REDUCTIONS = {
 }
 
 
-@operation("ReduceElements")
-def reduce_elements(C: Any, x: Any, *, reductionOp: str = "Sum", axis: float = 0, name: str) -> Any:
-    """A reduction of one static axis, or of all of them (axis 0)."""
+@operation("ReduceElements", "SumColumnElements")
+def reduce_elements(C: Any, x: Any, *, reductionOp: str = "Sum", axis: Any = 0, name: str) -> Any:
+    """A reduction of some static axes, or of all of them (axis 0)."""
     function = getattr(C, _REDUCTIONS[reductionOp])
     if axis == 0:
         return C.reshape(function(x, axis=C.Axis.all_static_axes()), (1,), name=name)
-    return function(x, axis=-int(axis), name=name)
-
-
-@operation("SumColumnElements")
-def sum_column_elements(C: Any, x: Any, *, name: str) -> Any:
-    """The sum over all static axes."""
-    return C.reshape(C.reduce_sum(x, axis=C.Axis.all_static_axes()), (1,), name=name)
+    axes = [-each for each in integers(axis)]
+    return function(x, axis=axes[0] if len(axes) == 1 else axes, name=name)
 
 
 @operation("SumElements")
@@ -59,7 +61,7 @@ def sum_elements(C: Any, x: Any, *, name: str) -> Any:
     return C.reduce_sum(x, axis=C.Axis.all_axes(), name=name)
 
 
-@operation("Reshape")
+@operation("Reshape", "LegacyReshape")
 def reshape(C: Any, x: Any, *, shape: Any, beginAxis: float = 0, endAxis: float = 0, name: str) -> Any:
     """Axes `beginAxis` up to but without `endAxis` in another shape; 0 is inferred."""
     new = _shape(shape)
@@ -70,12 +72,6 @@ def reshape(C: Any, x: Any, *, shape: Any, beginAxis: float = 0, endAxis: float 
     rank = len(x.shape)
     last = rank if end is None else min(end, rank)
     return C.reshape(x, new, begin_axis=rank - last, end_axis=rank - begin, name=name)
-
-
-@operation("LegacyReshape")
-def legacy_reshape(C: Any, x: Any, *, numRows: Any, name: str) -> Any:
-    """Columns of another number of rows, or tensors of another shape."""
-    return C.reshape(x, _shape(numRows), name=name)
 
 
 @operation("TransposeDimensions")

@@ -60,29 +60,30 @@ def khatri_rao(C: Any, a: Any, b: Any, *, name: str) -> Any:
 def convolution(
     C: Any, kernel: Any, x: Any, *, kernelShape: Any = 0.0, mapDims: Any = 0.0, stride: Any = 1.0,
     sharing: Any = True, autoPadding: Any = True, lowerPad: Any = 0.0, upperPad: Any = 0.0, dilation: Any = 1.0,
-    transpose: Any = False, dimOutput: Any = 0.0, imageLayout: str = "CHW", name: str,
+    groups: Any = 1.0, transpose: Any = False, dimOutput: Any = 0.0, imageLayout: str = "CHW", name: str,
 ) -> Any:
     """A convolution, or with `transpose` its adjoint; a matrix of weights is the same buffer in the kernel's shape."""
-    window = integers(kernelShape)
+    window, groups = integers(kernelShape), int(groups)
     if _is_legacy(imageLayout):
         kernel = _planes_of_kernel(C, kernel, window, x, imageLayout)
 
     def build(x: Any, name: str) -> Any:
-        sizes = [*window, x.shape[0]] if len(window) + 1 == len(x.shape) else window
+        sizes = [*window, x.shape[0] // groups] if len(window) + 1 == len(x.shape) else window
         rank = len(sizes)
         padding = [bool(each) for each in _spatial(autoPadding, rank, False)]
-        steps = tuple(int(each) for each in _spatial(stride, rank, 1.0))
+        margins = _margins(padding, _spatial(lowerPad, rank, 0), _spatial(upperPad, rank, 0))
+        steps, dilations = (tuple(int(each) for each in _spatial(value, rank, 1)) for value in (stride, dilation))
         if not all(_spatial(sharing, rank, True)[1:]):  # there is one position along the channels
             return _local(C, kernel, x, sizes, steps, padding, name)
         weights = _kernel(C, kernel, sizes, integers(mapDims))
-        if transpose:
-            size = tuple(reversed(integers(dimOutput))) if dimOutput not in (0.0, [0.0]) else None
-            return C.convolution_transpose(
-                weights, x, strides=steps, auto_padding=padding, output_shape=size, name=name
-            )
-        x = _with_margins(C, x, padding, filled(lowerPad, rank, 0), filled(upperPad, rank, 0), 0.0)
-        dilations = tuple(int(each) for each in _spatial(dilation, rank, 1.0))
-        return C.convolution(weights, x, strides=steps, auto_padding=padding, dilation=dilations, name=name)
+        common = {"strides": steps, "auto_padding": padding, "dilation": dilations}
+        if not transpose:
+            return C.convolution(weights, _with_margins(C, x, margins, 0.0), **common, groups=groups, name=name)
+        size = list(reversed(integers(dimOutput)))
+        wide = tuple(each + sum(margin) for each, margin in zip(size, margins, strict=False)) if any(size) else None
+        return _inside(C, margins, name, lambda name: C.convolution_transpose(
+            weights, x, **common, output_shape=wide, name=name
+        ))
 
     return _by_planes(C, x, imageLayout, build, name)
 
@@ -139,11 +140,23 @@ def _kernel(C: Any, kernel: Any, window: list[int], maps: list[int]) -> Any:
     return C.reshape(kernel, (outputs, *reversed(window)))
 
 
-def _with_margins(C: Any, x: Any, padding: list[bool], lower: list[Any], upper: list[Any], value: float) -> Any:
-    """x with explicit margins, where there are any and no automatic ones."""
+def _margins(padding: list[bool], lower: list[Any], upper: list[Any]) -> list[tuple[int, int]]:
+    """Explicit margins, on axes without automatic ones."""
     pairs = zip(padding, lower, upper, strict=True)
-    margins = [(0, 0) if automatic else (int(low), int(high)) for automatic, low, high in pairs]
+    return [(0, 0) if automatic else (int(low), int(high)) for automatic, low, high in pairs]
+
+
+def _with_margins(C: Any, x: Any, margins: list[tuple[int, int]], value: float) -> Any:
     return C.pad(x, margins, constant_value=value) if any(map(any, margins)) else x
+
+
+def _inside(C: Any, margins: list[tuple[int, int]], name: str, build: Callable[[str], Any]) -> Any:
+    """What `build` makes of a name, without the margins that it has."""
+    axes = [axis for axis, margin in enumerate(margins) if any(margin)]
+    if not axes:
+        return build(name)
+    lower, upper = zip(*(margins[axis] for axis in axes), strict=True)
+    return C.slice(build(""), axes, lower, [-each for each in upper], name=name)
 
 
 @operation("Pooling")
@@ -154,10 +167,8 @@ def pooling(
 ) -> Any:
     """The largest or mean value of each window."""
     kind = C.MAX_POOLING if pool == "max" else C.AVG_POOLING
-    window, steps, padding = _windows(x, kernelShape, stride, autoPadding)
-    rank = len(window)
-    low, high = (filled(integers(each), rank, 0) for each in (lowerPad, upperPad))
-    wide = _with_margins(C, x, padding, low, high, -1e30 if pool == "max" else 0.0)
+    window, steps, padding, margins = _windows(x, kernelShape, stride, autoPadding, lowerPad, upperPad)
+    wide = _with_margins(C, x, margins, -1e30 if pool == "max" else 0.0)
 
     def pooled(each: Any, name: str = "") -> Any:
         return C.pooling(
@@ -167,19 +178,22 @@ def pooling(
 
     if wide is x or pool == "max" or includePad:
         return pooled(wide, name)
-    inside = _with_margins(C, C.Constant(np.ones(x.shape, np.float32)), padding, low, high, 0.0)
+    inside = _with_margins(C, C.Constant(np.ones(x.shape, np.float32)), margins, 0.0)
     return C.element_divide(pooled(wide), pooled(inside), name=name)  # means do not count the margins
 
 
-def _windows(x: Any, shape: Any, stride: Any, padding: Any) -> tuple[tuple[int, ...], tuple[int, ...], list[bool]]:
-    """Window, steps and padding for all axes of x; those that the window does not mention are not pooled."""
+def _windows(
+    x: Any, shape: Any, stride: Any, padding: Any, lower: Any, upper: Any
+) -> tuple[tuple[int, ...], tuple[int, ...], list[bool], list[tuple[int, int]]]:
+    """Window, steps, padding and margins for all axes of x; those that the window does not mention are not pooled."""
     sizes = integers(shape)
     rank = max(len(x.shape), len(sizes))
-    steps, flags = (filled(each, len(sizes), none)[::-1] for each, none in ((stride, 1), (padding, False)))
-    return (
-        tuple(filled(sizes, rank, 1)), tuple(int(each) for each in filled(steps, rank, 1)),
-        [bool(each) for each in filled(flags, rank, False)],
+    steps, flags, low, high = (
+        [int(each) for each in filled(filled(value, len(sizes), none)[::-1], rank, none)]
+        for value, none in ((stride, 1), (padding, 0), (lower, 0), (upper, 0))
     )
+    padded = [bool(flag) for flag in flags]
+    return tuple(filled(sizes, rank, 1)), tuple(steps), padded, _margins(padded, low, high)
 
 
 @operation("MaxPooling", "AveragePooling")
@@ -199,11 +213,14 @@ def pooling_2d(
 @operation("MaxUnpooling")
 def unpooling(
     C: Any, x: Any, pooled_from: Any, *, kernelShape: Any, stride: Any = 1.0, autoPadding: Any = True,
-    imageLayout: str = "CHW", name: str,
+    lowerPad: Any = 0.0, upperPad: Any = 0.0, imageLayout: str = "CHW", name: str,
 ) -> Any:
     """Values back at the positions of the maxima."""
-    window, steps, padding = _windows(x, kernelShape, stride, autoPadding)
-    return C.unpooling(x, pooled_from, C.MAX_UNPOOLING, window, strides=steps, auto_padding=padding, name=name)
+    window, steps, padding, margins = _windows(x, kernelShape, stride, autoPadding, lowerPad, upperPad)
+    wide = _with_margins(C, pooled_from, margins, -1e30)
+    return _inside(C, margins, name, lambda name: C.unpooling(
+        x, wide, C.MAX_UNPOOLING, window, strides=steps, auto_padding=padding, name=name
+    ))
 
 
 @operation("ROIPooling", "MaxROIPooling")

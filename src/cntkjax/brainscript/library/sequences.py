@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..nodes import NetNode
@@ -15,25 +16,20 @@ operation("ReduceSequence", sequences=True)(direct("sequence.reduce_sum"))
 operation("LabelsToGraph", sequences=True)(direct("labels_to_graph"))
 
 
-def _delay(C: Any, function: str, x: Any, initial: Any, steps: float, first: float, name: str) -> Any:
-    start = C.Constant(float(first)) if initial is None else initial
-    return getattr(C.sequence, function)(x, start, int(steps), name=name)
+def _delay(function: str) -> Callable[..., Any]:
+    """What gives the value some steps before or later, and at the end of the sequence an initial one."""
+
+    def build(
+        C: Any, x: Any, *initial: Any, timeStep: float = 1.0, defaultHiddenActivation: float = 0.1, name: str,
+    ) -> Any:
+        start = initial[0] if initial else C.Constant(float(defaultHiddenActivation))
+        return getattr(C.sequence, function)(x, start, int(timeStep), name=name)
+
+    return build
 
 
-@operation("PastValue", delays=True)
-def past_value(
-    C: Any, x: Any, *initial: Any, timeStep: float = 1.0, defaultHiddenActivation: float = 0.1, name: str,
-) -> Any:
-    """The value some steps before."""
-    return _delay(C, "past_value", x, next(iter(initial), None), timeStep, defaultHiddenActivation, name)
-
-
-@operation("FutureValue", delays=True)
-def future_value(
-    C: Any, x: Any, *initial: Any, timeStep: float = 1.0, defaultHiddenActivation: float = 0.1, name: str,
-) -> Any:
-    """The value some steps later."""
-    return _delay(C, "future_value", x, next(iter(initial), None), timeStep, defaultHiddenActivation, name)
+operation("PastValue", delays=True)(_delay("past_value"))
+operation("FutureValue", delays=True)(_delay("future_value"))
 
 
 @operation("GatherPacked", sequences=True, operands=lambda inputs: [_condition(inputs[0]), inputs[1]])

@@ -212,6 +212,8 @@ class Run:
             optional = [option for option in function.definition.defaults if option not in named]
             named |= dict(zip(optional, arguments[required:], strict=False))
             arguments = arguments[:required]
+            if "imageLayout" in function.definition.defaults:
+                named.setdefault("imageLayout", Thunk(None, None, name, "legacy"))
         return self.evaluator.apply(function, arguments, named, name, call.place)
 
 

@@ -18,6 +18,7 @@ FUNCTIONS = {
 OPTIONS = {
     "defaulthiddenactivity": "defaultHiddenActivation", "delaytime": "timeStep", "zeropadding": "zeroPadding",
     "mapcount": "mapDims", "lowerpadding": "lowerPad", "upperpadding": "upperPad", "default": "defaultHiddenActivation",
+    "kernelshape": "kernelDims",
 }
 VALUES = {name.lower(): name for name in (
     "uniform", "gaussian", "fixedValue", "fromFile", "fromLiteral", "heNormal", "heUniform", "glorotNormal",

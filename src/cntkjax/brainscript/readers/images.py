@@ -91,8 +91,7 @@ def _color(block: Block) -> list[Any]:
 
 _TRANSFORMS: dict[str, Callable[[Block], list[Any]]] = {
     "Crop": lambda block: [_crop(block)], "Scale": lambda block: [_scale(block)], "Mean": _mean,
-    "Color": _color, "Transpose": lambda block: [], "Cast": lambda block: [],
-    "Intensity": lambda block: [],  # with warnings of its keys, which nothing reads
+    "Color": _color, **dict.fromkeys(("Transpose", "Cast", "Intensity"), lambda block: []),
 }
 
 __all__ = ["image_deserializer", "image_reader"]
