@@ -154,8 +154,8 @@ class Times(Primitive):
         return list(zip(left[len(left) - inner :], right[:inner], strict=True))
 
     def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
-        """Of products of the steps of the left operand with a matrix."""
-        return ANYTHING if operands[1].padding is None else None
+        """Of products of each step of one operand with the other."""
+        return _padding_of_products(operands)
 
     def ignores_padding(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> bool:
         """As a sum over steps does if one factor is 0 there."""
@@ -178,6 +178,12 @@ def _flat_product(left: Array, weight: Array, inner: int) -> Array:
     kept, rows = left.shape[: left.ndim - inner], prod(weight.shape[:inner])
     product = jnp.tensordot(left.reshape(*kept, rows), weight.reshape(rows, -1), axes=1)
     return product.reshape(*kept, *weight.shape[inner:])
+
+
+def _padding_of_products(operands: Sequence[PaddedOperand]) -> float | None:
+    """The value of products of each step of one operand with another, which has no steps."""
+    steps = [v for v in operands if v.has_steps]
+    return None if len(steps) > 1 else 0.0 if steps[0].padding == 0 else ANYTHING
 
 
 def _is_0_in_padding(operands: Sequence[PaddedOperand]) -> bool:
@@ -266,6 +272,10 @@ class TransposeTimes(Primitive):
         """The contracted axes."""
         left, right = shapes
         return [(left[-1], right[-1])] if len(right) > attrs["outputRank"] else []
+
+    def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
+        """Of products of each step of one operand with the other."""
+        return _padding_of_products(operands)
 
     def ignores_padding(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> bool:
         """As a sum over steps does if one factor is 0 there."""

@@ -183,6 +183,10 @@ class TransposeAxes(Primitive):
         shape = (1,) * (len(order) - len(x.shape)) + x.shape
         return tuple(shape[i] for i in order)
 
+    def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
+        """That of the operand."""
+        return operands[0].padding
+
     def lower(self, attrs: Attrs, x: Array) -> Array:
         """jnp.transpose."""
         order = transposition(attrs, x.ndim)

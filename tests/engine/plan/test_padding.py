@@ -30,7 +30,20 @@ def in_a_loop():
     return C.sequence.last(loop.replace_placeholders({result: loop.output}))
 
 
+def self_attention(scores_of):
+    """Each step is a mean of all, weighted by the softmax of its scores with them."""
+    keys = C.sequence.broadcast_as(steps, e)
+    return C.sequence.reduce_sum(C.times(C.softmax(scores_of(keys)), keys))
+
+
+def masked_scores(keys):
+    return C.element_select(C.sequence.broadcast_as(unpacked_mask, e), C.times_transpose(e, keys), -1e30)
+
+
 INDEPENDENT = {
+    "self-attention": self_attention(masked_scores), "self-attention, transposed keys": self_attention(
+        lambda keys: C.element_select(
+            C.sequence.broadcast_as(unpacked_mask, e), C.times(e, C.transpose(keys, (1, 0))), -1e30)),
     "sum": C.reduce_sum(steps, 0), "sum of squares": C.reduce_sum(steps * steps, 0),
     "masked": C.reduce_sum((steps + 1) * mask, 0), "masked softmax": attention_mean(-1e30),
     "attention": L.AttentionModel(5)(e, d), "softmax of each step": C.reduce_sum(C.softmax(steps, 1) * mask, 0),
@@ -51,7 +64,7 @@ MASKED = {
     "sum over logarithms of softmax": C.reduce_sum(C.log_softmax(steps, 0) * steps, 0),
     "product over the steps": C.times(C.reshape(C.reduce_sum(C.exp(steps), 1), (-1,)), steps + 1),
     "norms": C.reduce_sum(C.sqrt(C.reduce_sum(C.square(steps), 1)), 0),
-    "in a loop": in_a_loop(),
+    "in a loop": in_a_loop(), "self-attention without a mask": self_attention(lambda keys: C.times_transpose(e, keys)),
 }
 # CNTK 2.7: the sum of the output for each sequence, and the sum of the absolute gradients of its steps.
 OF_CNTK = {
@@ -68,6 +81,7 @@ OF_CNTK = {
     "product over the steps": ([77.081039, 67.485512], [138.399, 105.404]),
     "norms": ([6.101769, 4.899374], [7.73682, 6.11726]),
     "in a loop": ([0.876189, 0.868621], [0.211117, 0.224159]),
+    "self-attention without a mask": ([1.412345, 0.382452], [17.274246, 13.74344]),
 }
 DEPENDENT = {
     "the array": C.combine([steps]), "the mask": C.combine([unpacked_mask]), "softmax": C.softmax(steps, 0),
