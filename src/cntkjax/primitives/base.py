@@ -18,7 +18,7 @@ from ..engine.plan.padding import ANYTHING, PaddedOperand
 from ..graph.build import BLOCK, BlockPrimitive, Spec, make_node
 from ..graph.function import Node, copied_attributes
 from ..graph.mersenne import MersenneTwister64
-from ..graph.shape import Shape, facing
+from ..graph.shape import FREE, Shape, facing
 from ..graph.variable import Edge
 
 if TYPE_CHECKING:
@@ -190,6 +190,15 @@ class Primitive:
     def facing_sizes(self, attrs: Attrs, shapes: Sequence[Shape]) -> Iterable[Sequence[int]]:
         """The dimensions of its operands that have to be equal, together."""
         return facing(shapes) if self.elementwise else ()
+
+    def place_in_output(self, attrs: Attrs, shapes: Sequence[Shape]) -> int | None:
+        """Which axis of the output, counted from the end, is the axis of unpacked steps of an operand, of size `FREE`.
+
+        It is asked only where there are further ones, of size `OTHER`. IN_NONE if it is contracted or the like; None if
+        that is not known.
+        """
+        (place,) = {s.index(FREE) - len(s) for s in shapes if FREE in s}
+        return place if self.elementwise else None
 
     def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
         """The value of its output, which has an axis of unpacked steps, in the padding of these steps.

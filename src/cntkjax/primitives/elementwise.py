@@ -67,6 +67,13 @@ class Elementwise(Primitive):
         larger = [v for v in known if v.dynamic_axes and v.shape and 1 not in v.shape]
         return broadcast_shape(self.name, larger) if larger else UNKNOWN_SHAPE
 
+    def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
+        """Where all numbers in the padding are known, that which simple arithmetic makes of them, as of masks."""
+        numbers = [np.float32(v.padding if v.has_steps else v.constant) for v in operands]
+        if self.name not in _ARITHMETIC or np.isnan(numbers).any():
+            return ANYTHING
+        return float(_BY_NUMPY[self.name](*numbers))
+
     def lower(self, attrs: Attrs, *samples: Array) -> Array:
         """The computation; the operands broadcast like NumPy arrays."""
         raise NotImplementedError(self.name)
@@ -106,7 +113,8 @@ class _Difference(Elementwise):
     def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
         """That of a, if it is so far from 0 that b, which has no padding, does not matter."""
         a, b = operands
-        return a.padding if b.padding is None and a.padding is not None and abs(a.padding) >= FAR else ANYTHING
+        is_far = b.padding is None and a.padding is not None and abs(a.padding) >= FAR
+        return a.padding if is_far else super().padding_value(attrs, operands)
 
 
 class _Product(Elementwise):
@@ -116,7 +124,7 @@ class _Product(Elementwise):
 
     def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
         """0 if one factor is 0."""
-        return 0.0 if any(v.padding == 0 for v in operands) else ANYTHING
+        return 0.0 if any(v.padding == 0 for v in operands) else super().padding_value(attrs, operands)
 
 
 class _Selection(Elementwise):
@@ -344,6 +352,9 @@ _BY_NUMPY: dict[str, Callable[..., Any]] = _IN_ONE_PASS | {
     **{name: _compared_by_numpy(compare) for name, compare in {
         "Equal": np.equal, "NotEqual": np.not_equal, "Less": np.less, "LessEqual": np.less_equal,
         "Greater": np.greater, "GreaterEqual": np.greater_equal}.items()},
+}
+_ARITHMETIC = {
+    "Plus", "Minus", "ElementTimes", "Negate", "Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual",
 }
 _MOST_ELEMENTS = 1 << 12  # for more of them XLA takes less time
 

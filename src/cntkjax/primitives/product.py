@@ -14,7 +14,7 @@ import numpy as np
 from .._typing import AnyArray, Array
 from ..engine.data.sparse import Sparse, dense
 from ..engine.lower.values import Context, Traced, common_axes
-from ..engine.plan.padding import ANYTHING, PaddedOperand
+from ..engine.plan.padding import ANYTHING, IN_NONE, PaddedOperand
 from ..graph.axis import BATCH
 from ..graph.build import Spec, merged_axes
 from ..graph.errors import AxisError, ShapeError, explain
@@ -153,6 +153,14 @@ class Times(Primitive):
         inner = len(right) - attrs["outputRank"]
         return list(zip(left[len(left) - inner :], right[:inner], strict=True))
 
+    def place_in_output(self, attrs: Attrs, shapes: Sequence[Shape]) -> int | None:
+        """The axes of the left operand that are mapped come before those of the right one that are kept."""
+        (left, right), rank = shapes, attrs["outputRank"]
+        if FREE in right[len(right) - rank :]:
+            return right.index(FREE) - len(right)
+        mapped = left[: len(left) - len(right) + rank]
+        return mapped.index(FREE) - len(mapped) - rank if FREE in mapped else IN_NONE
+
     def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
         """Of products of each step of one operand with the other."""
         return _padding_of_products(operands)
@@ -187,8 +195,8 @@ def _padding_of_products(operands: Sequence[PaddedOperand]) -> float | None:
 
 
 def _is_0_in_padding(operands: Sequence[PaddedOperand]) -> bool:
-    """True if a factor with a single axis of steps is 0 in their padding."""
-    return any(v.padding == 0 and v.variable.shape.count(FREE) == 1 for v in operands)
+    """True if a factor is 0 in the padding of its steps."""
+    return any(v.padding == 0 for v in operands)
 
 
 class _TimesOverSequence(type(Times)):  # type: ignore[misc]
@@ -271,7 +279,14 @@ class TransposeTimes(Primitive):
     def facing_sizes(self, attrs: Attrs, shapes: Sequence[Shape]) -> Iterable[Sequence[int]]:
         """The contracted axes."""
         left, right = shapes
-        return [(left[-1], right[-1])] if len(right) > attrs["outputRank"] else []
+        return [(left[-1], right[-1])]
+
+    def place_in_output(self, attrs: Attrs, shapes: Sequence[Shape]) -> int | None:
+        """The axes of the left operand before its last one come before those of the right one."""
+        left, right = shapes
+        if FREE in right[:-1]:
+            return right.index(FREE) - len(right) + 1
+        return left.index(FREE) - len(left) + 1 - attrs["outputRank"] if FREE in left[:-1] else IN_NONE
 
     def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
         """Of products of each step of one operand with the other."""

@@ -24,7 +24,7 @@ from ..graph.axis import ALL_AXES, ALL_STATIC, BATCH, SEQUENCE, Axis
 from ..graph.build import Spec, merged_axes
 from ..graph.errors import AxisError, explain
 from ..graph.function import Node
-from ..graph.shape import Shape, is_known
+from ..graph.shape import FREE, Shape, is_known
 from ..graph.variable import Edge
 from ._axes import position, stored
 from ._indices import check_results
@@ -386,7 +386,7 @@ def axes_of(attrs: Attrs) -> list[Axis]:
 
 def padding_of_reduction(attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
     """The value in the padding of a reduction of each step by itself; None if steps are reduced, or might be."""
-    if any(v.reduces_steps(axes_of(attrs)) is not False for v in operands if v.has_steps):
+    if any(v.reduces_steps(axes_of(attrs)) for v in operands if v.has_steps):
         return None
     return 0.0 if attrs["reductionOpName"] == "Sum" and any(v.padding == 0 for v in operands) else ANYTHING
 
@@ -417,6 +417,10 @@ class OverAllAxes(Primitive):
         last = data.ndim if not self.cache_key(ctx.node) else ctx.lead(x.axes) + 1
         flat = data.reshape(*data.shape[: last - 1], -1)
         return Traced(self.along(flat, -1).reshape(data.shape), x.axes)
+
+    def place_in_output(self, attrs: Attrs, shapes: Sequence[Shape]) -> int | None:
+        """The same."""
+        return shapes[0].index(FREE) - len(shapes[0])
 
     def along(self, x: Array, axis: int) -> Array:
         """The computation along one axis."""

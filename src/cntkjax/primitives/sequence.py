@@ -20,7 +20,7 @@ from jax import lax
 from .._typing import Array, PyTree
 from ..engine.data.layout import Layout
 from ..engine.lower.values import Axes, Context, Traced
-from ..engine.plan.padding import PaddedOperand
+from ..engine.plan.padding import IN_NONE, PaddedOperand
 from ..engine.plan.parts import resolve
 from ..graph.axis import BATCH, UNKNOWN_AXES, Axis
 from ..graph.build import Spec
@@ -360,6 +360,10 @@ class ReconcileDynamicAxis(Primitive):
     rearranged_operands = slice(1)
     equal_lengths = "fed"
 
+    def place_in_output(self, attrs: Attrs, shapes: Sequence[Shape]) -> int | None:
+        """That in the first operand."""
+        return shapes[0].index(FREE) - len(shapes[0]) if FREE in shapes[0] else None
+
     def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
         """That of the first operand."""
         return operands[0].padding
@@ -531,6 +535,21 @@ class ToSequenceLikeOp(Primitive):
         _needs_sequence(self.name, "operand whose axes are taken", like)
         shape = _without_steps(self.name, x)
         return Spec(shape, axes=like.dynamic_axes, dtype=x.dtype)
+
+    def place_in_output(self, attrs: Attrs, shapes: Sequence[Shape]) -> int | None:
+        """None for the first axis, that in the first operand for others."""
+        x, like = shapes
+        return None if FREE in like else x.index(FREE) - len(x) if x[0] != FREE else IN_NONE
+
+    def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
+        """That of the first operand, of whose first axis the padding is left out."""
+        x, _ = operands
+        return x.padding if x.has_steps and x.shape[0] != FREE else None
+
+    def ignores_padding(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> bool:
+        """For the steps of the sequences whose axis the output has."""
+        x, like = operands
+        return x.has_steps and x.shape[0] == FREE and x.unpacked_axis == like.variable.sequence_axis
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Traced, like: Traced) -> Traced:
         """The steps put into the cells of the grid."""

@@ -40,7 +40,19 @@ def masked_scores(keys):
     return C.element_select(C.sequence.broadcast_as(unpacked_mask, e), C.times_transpose(e, keys), -1e30)
 
 
+def unpacked_self_attention(scores_of, axis=1):
+    """The same of arrays: scores of all steps with all others have two axes of steps."""
+    weights = C.softmax(scores_of(C.times_transpose(steps, steps)), axis=axis)
+    return C.sequence.reduce_sum(C.to_sequence_like(C.times(weights, steps), e))
+
+
+far = (C.transpose(mask, (1, 0)) - 1) * 1e30  # beyond the ends of the steps that are attended to
+
 INDEPENDENT = {
+    "self-attention of arrays": unpacked_self_attention(lambda scores: scores + far),
+    "self-attention of arrays, selected": unpacked_self_attention(
+        lambda scores: C.element_select(C.transpose(mask, (1, 0)), scores / 2, -1e30)),
+    "sum of products of all steps": C.reduce_sum(C.times_transpose(steps, steps)),
     "self-attention": self_attention(masked_scores), "self-attention, transposed keys": self_attention(
         lambda keys: C.element_select(
             C.sequence.broadcast_as(unpacked_mask, e), C.times(e, C.transpose(keys, (1, 0))), -1e30)),
@@ -84,6 +96,11 @@ OF_CNTK = {
     "self-attention without a mask": ([1.412345, 0.382452], [17.274246, 13.74344]),
 }
 DEPENDENT = {
+    "self-attention of arrays without a mask": unpacked_self_attention(lambda scores: scores),
+    "self-attention of arrays, masked along the other axis": unpacked_self_attention(
+        lambda scores: scores + (mask - 1) * 1e30),
+    "self-attention of arrays, softmax along the other axis": unpacked_self_attention(lambda scores: scores + far, 0),
+    "scores with themselves": C.times_transpose(steps, steps),
     "the array": C.combine([steps]), "the mask": C.combine([unpacked_mask]), "softmax": C.softmax(steps, 0),
     "product": C.reduce_prod(steps, 0), "along another axis": C.reduce_sum(steps, 1),
     "a product with a fixed size": C.times(np.ones((4, 5), np.float32), steps),
