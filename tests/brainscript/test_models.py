@@ -7,6 +7,7 @@ from cntkjax.brainscript.command_line import main
 from cntkjax.brainscript.language import build_network
 from cntkjax.brainscript.models import function_of, load_network
 from cntkjax.brainscript.source import Text
+from tests.formats import v1_writer
 
 CONFIG = """
 modelPath = "python.dnn" ; command = Dump:Plot:Edit
@@ -58,3 +59,18 @@ def test_a_loop_that_nothing_else_uses_is_saved(tmp_path):
     assert loaded.roles["output"] == ["z", "count"]
     counts = loaded.nodes["count"].owner.eval({loaded.nodes["x"]: [np.zeros((3, 1), np.float32)]})
     assert np.ravel(counts).tolist() == [1, 2, 3]
+
+
+def test_files_of_cntk_1_say_which_nodes_are_criteria_metrics_and_outputs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lists = {"Feature": ["x"], "Label": ["y"], "Criterion": ["loss"], "Eval": ["distance"], "Output": ["h"]}
+    (tmp_path / "old.dnn").write_bytes(v1_writer.network(
+        v1_writer.source("x", 2), v1_writer.source("y", 2), v1_writer.learnable("b", (2,), [1, 2]),
+        v1_writer.node("Plus", "p", "x", "b"), v1_writer.node("RectifiedLinear", "h", "p"),
+        v1_writer.node("Minus", "difference", "h", "y"), v1_writer.node("Abs", "distance", "difference"),
+        v1_writer.node("SumElements", "loss", "distance"), lists=lists,
+    ))
+    network = load_network("old.dnn")
+    assert network.roles == {"feature": ["x"], "label": ["y"], "criterion": ["loss"], "evaluation": ["distance"],
+                             "output": ["h"]}
+    assert network.operations["h"] == "RectifiedLinear" and network.operations["b"] == "LearnableParameter"

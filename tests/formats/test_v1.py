@@ -106,6 +106,20 @@ def test_criteria_are_sums_over_the_samples_of_all_sequences():
     assert total.eval({total.arguments[0]: data}) == 10
 
 
+@pytest.mark.parametrize(("label", "loss", "gradient"), [
+    ([1.5, 0, 3], 3.335901, [-1.3247097, 0.03911257, -2.214403]), ([0, 0, 0], 0, [0.17529039, 0.03911257, 0.785597]),
+])
+def test_cross_entropies_of_labels_that_do_not_sum_to_1(label, loss, gradient):
+    f = C.load_model(w.network(
+        w.source("x", 3), w.source("y", 3), w.learnable("b", (3,), X[0]), w.node("Plus", "z", "x", "b"),
+        w.node("CrossEntropyWithSoftmax", "t", "y", "z"),
+    ))
+    by_name = {v.name: v for v in f.arguments}
+    data = {by_name["x"]: np.zeros((1, 1, 3), np.float32), by_name["y"]: np.float32([[label]])}
+    assert f.eval(data) == pytest.approx(loss, rel=1e-6)
+    np.testing.assert_allclose(np.ravel(f.grad(data, wrt=list(f.parameters))), gradient, rtol=1e-5)
+
+
 def test_precomputed_means_are_constants_and_outputs():
     values = b"\1" + w.matrix(np.float32([0.1, 0.2, 0.3]), 3)
     f = C.load_model(w.network(

@@ -56,7 +56,7 @@ def times(name, *inputs, version=31):
     return node("Times", name, *inputs, values=uint64(1) + (int32(-1) if version >= 12 else b""))
 
 
-def network(*nodes, outputs=(), version=18, precision="float"):
+def network(*nodes, outputs=(), version=18, precision="float", lists=None):
     data = text("BCN") + text("BVersion") + uint64(version) + text("EVersion") + uint64(len(nodes)) + text("BNodeList")
     for op, name, values, _ in nodes:
         data += (text(precision) if version >= 7 else b"") + text(op) + text(name) + values
@@ -65,6 +65,6 @@ def network(*nodes, outputs=(), version=18, precision="float"):
         data += text(name) + uint64(len(inputs)) + b"".join(map(text, inputs))
     data += text("ERelation") + text("BRootNodes")
     for kind in LISTS:
-        names = outputs if kind == "Output" else ()
+        names = ({"Output": outputs} | (lists or {})).get(kind, ())
         data += text(f"B{kind}Nodes") + uint64(len(names)) + b"".join(map(text, names)) + text(f"E{kind}Nodes")
     return data + text("ERootNodes") + text("ECN")

@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from ..formats import v1_file
 from ..graph.function import nodes
 from ..ops import combine
 from ..ops.functions import Function
@@ -54,7 +55,11 @@ def load_network(path: str) -> Network:
         others = sorted(os.listdir(folder))[:8] if folder.is_dir() else []
         hint = f"; in {folder} there are {', '.join(others)}" if others else "; train it first, or give modelPath"
         raise ConfigError(f"there is no model {path}{hint}")
-    return network_in(Function.load(path))
+    network = network_in(Function.load(path))
+    if (file := v1_file.network_in(path)) is not None:  # which has roles and CNTK's names of operations
+        network.operations |= {name: node.op for name, node in file.nodes.items() if name in network.nodes}
+        network.roles = {role: [name for name in file.roles.get(role, ()) if name in network.nodes] for role in ROLES}
+    return network
 
 
 def network_in(function: Function) -> Network:

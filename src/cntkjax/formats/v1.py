@@ -94,8 +94,9 @@ class _Converter:
         """Unused nodes, and those listed in the file; means and deviations are always outputs in CNTK 2."""
         nodes = self.network.nodes
         used = {name for node in nodes.values() for name in node.inputs}
+        listed = {name for names in self.network.roles.values() for name in names}
         for key in sorted(nodes):
-            is_root = key not in used or key in self.network.roots or nodes[key].op in ("Mean", "InvStdDev")
+            is_root = key not in used or key in listed or nodes[key].op in ("Mean", "InvStdDev")
             if is_root and nodes[key].op not in (*_INPUTS, "LearnableParameter", "DynamicAxis"):
                 yield key
 

@@ -23,6 +23,10 @@ OLDEST, NEWEST = 4, 31  # versions of the format that CNTK 2.7 reads with these 
 _FIRST_VERSIONS = {"Pooling": 5, "MaxUnpooling": 5, "BatchNormalization": 6}  # others have known layouts in all
 LONGEST = 4096  # characters of a text
 MAGIC = b"B\0C\0N\0\0\0"  # "BCN" and zero in UTF-16
+_ROLES = {  # by the names of the lists
+    "FeatureNodes": "feature", "LabelNodes": "label", "CriterionNodes": "criterion", "CriteriaNodes": "criterion",
+    "EvalNodes": "evaluation", "EvaluationNodes": "evaluation", "OutputNodes": "output",
+}
 _DTYPES: dict[str, type] = {"float": np.float32, "double": np.float64, "half": np.float16}
 
 Values = dict[str, Any]
@@ -41,11 +45,11 @@ class V1Node:
 
 @dataclass(frozen=True)
 class V1Network:
-    """The nodes of a file by name, and the names of those listed as outputs, criteria or metrics."""
+    """The nodes of a file by name, and the names of those with a role: features, labels, criteria, ... (`_ROLES`)."""
 
     version: int
     nodes: dict[str, V1Node]
-    roots: list[str]
+    roles: dict[str, list[str]]
 
 
 class V1Reader:
@@ -166,21 +170,28 @@ def read(data: memoryview, name: str) -> V1Network:
             r.fail(f"the inputs of {of!r} name {missing[0]!r}, which is not in the file")
         nodes[of].inputs = inputs
     r.mark("ERelation")
-    return V1Network(r.version, nodes, _roots(r, nodes))
+    return V1Network(r.version, nodes, _roles(r, nodes))
 
 
-def _roots(r: V1Reader, nodes: dict[str, V1Node]) -> list[str]:
+def network_in(path: str) -> V1Network | None:
+    """The nodes of a file of CNTK 1; None for another file. Errors: those of `read`."""
+    with open(path, "rb") as file:
+        start = file.read(len(MAGIC))
+        return read(memoryview(start + file.read()), path) if start == MAGIC else None
+
+
+def _roles(r: V1Reader, nodes: dict[str, V1Node]) -> dict[str, list[str]]:
     r.mark("BRootNodes")
-    roots: list[str] = []
+    roles: dict[str, list[str]] = {}
     while (section := r.text()) != "ERootNodes":
         names = [r.text() for _ in range(r.count("Q", 2))]
         unknown = [n for n in names if n not in nodes]
         if not section.startswith("B") or unknown:
             r.fail(f"the list {section[:40]!r} of nodes is damaged")
         r.mark("E" + section[1:])
-        roots += names
+        roles.setdefault(_ROLES.get(section[1:], section), []).extend(names)
     r.mark("ECN")
-    return roots
+    return roles
 
 
 def _node(r: V1Reader) -> V1Node:

@@ -103,6 +103,8 @@ class CrossEntropyWithSoftmax(_Sum):
 
     @staticmethod
     def sample(*rows: Array) -> Array:
-        """The cross entropy."""
+        """The cross entropy. Its gradient is softmax(output) - label, in CNTK also for labels that do not sum to 1."""
         output, label = rows
-        return -jnp.sum(label * jax.nn.log_softmax(output, axis=-1), -1)
+        logs, fixed = jax.nn.log_softmax(output, axis=-1), jax.lax.stop_gradient
+        differentiated = jax.nn.logsumexp(output, -1) - jnp.sum(fixed(label) * output + label * fixed(logs), -1)
+        return differentiated + fixed(-jnp.sum(label * logs, -1) - differentiated)

@@ -394,3 +394,13 @@ def test_tests_read_the_data_in_the_order_that_the_reader_says(run):
         loss = (np.log(np.exp(z).sum(1)) - (z * first[:, 2:]).sum(1)).mean()
         assert float(shown[0][1]) == pytest.approx(loss, rel=1e-5)
     assert lines[0] != lines[1]
+
+
+def test_a_description_is_no_unknown_key_where_training_goes_on_from_a_checkpoint(run, tmp_path):
+    config = tmp_path / "a.cntk"
+    config.write_text(config.read_text().replace("Builder = {", "Builder = (new ComputationNetwork {").replace(
+        "mean)\n    }", "mean)\n    })"))
+    run()
+    (tmp_path / "net.dnn").unlink()
+    log = run()
+    assert "Loading network from 'net.dnn.1'" in log and "WARNING" not in log

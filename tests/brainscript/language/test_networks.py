@@ -82,7 +82,7 @@ def test_values_of_the_configuration_around_are_visible():
 
 
 def test_a_role_that_is_no_node_is_an_error_at_its_place():
-    with pytest.raises(ConfigError, match="line 2, column .*: 'outputNodes' has to consist of nodes, not a number"):
+    with pytest.raises(ConfigError, match="line 2, column .*: expected a node in outputNodes here, this is a number"):
         build("x = Input {3}\noutputNodes = (x.dim)")
 
 

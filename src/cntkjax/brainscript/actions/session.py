@@ -10,7 +10,8 @@ from ..models import function_of
 from ..network import Network
 from ..source import ConfigError, Place, new_file
 
-_WITHOUT_EFFECT = ("traceLevel", "deviceId", "numCPUThreads", "modelPath", "minibatchSize", "epochSize")
+_WITHOUT_EFFECT = ("traceLevel", "deviceId", "numCPUThreads", "modelPath", "minibatchSize", "epochSize",
+                   "BrainScriptNetworkBuilder")  # the last one where training goes on from a checkpoint
 
 
 @dataclass(frozen=True)

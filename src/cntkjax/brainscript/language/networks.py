@@ -20,7 +20,7 @@ from .editing import editing_functions
 from .evaluator import ScriptEvaluator
 from .functions import built_in
 from .parser import parse_expression, parse_members
-from .values import Applied, Array, Fields, LoadedNetwork, Thunk, kind_of
+from .values import Applied, Array, Fields, LoadedNetwork, Thunk
 
 SPECIAL = {
     "featureNodes": "feature", "inputNodes": "label", "labelNodes": "label", "criterionNodes": "criterion",
@@ -145,16 +145,10 @@ class Description:
         for name, role in SPECIAL.items():
             if name in values:
                 members.pop(name, None)
-                found = self._special(name, values[name], places[name])
-                roles[role] += [each for each in found if each not in roles[role]]
+                found = self.evaluator.elements(values[name])
+                nodes = [self.evaluator.expect(NetNode, each, places[name], f"a node in {name}") for each in found]
+                roles[role] += [each for each in nodes if each not in roles[role]]
         return network_of(members, roles, self.precision)
-
-    def _special(self, name: str, value: Any, place: Place) -> list[NetNode]:
-        found = self.evaluator.elements(value)
-        for each in found:
-            if not isinstance(each, NetNode):
-                raise self.evaluator.error(place, f"'{name}' has to consist of nodes, not {kind_of(each)}")
-        return found
 
 
 def build_network(
