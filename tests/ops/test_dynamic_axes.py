@@ -138,3 +138,11 @@ def test_a_duplicate_axis_is_an_error(of, axes):
 def test_unknown_axes_are_not_ordered():
     """As in CNTK."""
     assert not C.Axis.unknown_dynamic_axes()[0].is_ordered
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_loop_has_an_initial_state_for_each_sequence(number):
+    steps = C.sequence.input_variable(2)
+    f = C.layers.UnfoldFrom(lambda s: s * 0.5)(C.to_batch(C.constant([0.25, -0.5])), steps)
+    with pytest.raises(RuntimeError, match=f"minibatches of 2 and {number} samples cannot be computed together"):
+        f.eval({steps: [np.ones((2, 2), np.float32)] * number})

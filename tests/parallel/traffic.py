@@ -51,7 +51,8 @@ def exchanged(way, gradients, errors):
 def traffic(way):
     """Bytes that leave a worker."""
     gradients = [jax.ShapeDtypeStruct(shape, np.float32) for shape in SHAPES]
-    errors = no_errors([g for g in gradients if way.bits == 1 and is_compressible(g.shape, g.dtype, 1)], WORKERS)
+    is_quantized = way.bits < 32 and not way.shard_state
+    errors = no_errors([g for g in gradients if is_quantized and is_compressible(g.shape, g.dtype, way.bits)], WORKERS)
     devices = Devices(Mesh(np.array(jax.devices()), AXIS))
     program = jax.jit(devices.over(partial(exchanged, way)))
     text, total = program.lower(gradients, errors).compile().as_text(), 0.0

@@ -55,8 +55,11 @@ def test_unsupported_arguments_are_errors():
     learner = C.sgd([C.parameter(1)], 0.1)
     with pytest.raises(RuntimeError, match="no asynchronous parameter update"):
         C.distributed.data_parallel_distributed_learner(learner, use_async_buffered_parameter_update=True)
-    with pytest.raises(ValueError, match="num_quantization_bits is 32, 16 or 1, not 8"):
-        C.distributed.data_parallel_distributed_learner(learner, num_quantization_bits=8)
+    for bits in 3, 0, -1:
+        with pytest.raises(ValueError, match=f"num_quantization_bits is 1, 2, 4, 8, 16 or 32, not {bits}"):
+            C.distributed.data_parallel_distributed_learner(learner, num_quantization_bits=bits)
+    with pytest.raises(ValueError, match="shard_state is for gradients of 32 or 16 bits, not for 8"):
+        C.distributed.data_parallel_distributed_learner(learner, num_quantization_bits=8, shard_state=True)
     with pytest.raises(TypeError, match="needs a learner"):
         C.distributed.data_parallel_distributed_learner([learner])
 

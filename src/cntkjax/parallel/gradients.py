@@ -39,8 +39,7 @@ from .collectives import Groups, all_reduce, reduce_scatter
 from .exchange import ExchangeProgram
 from .quantization import (
     Errors,
-    all_reduce_in_1_bit,
-    all_reduce_in_16_bits,
+    all_reduce_in_bits,
     gathered_errors,
     is_compressible,
     no_errors,
@@ -67,7 +66,7 @@ Gather: TypeAlias = Callable[[str, bytes], workers.BegunGathering]
 class DataParallel:
     """Workers sum their gradients in each step, once `after` samples were seen. Until then each trains by itself.
 
-    `bits`: 32, 16 or 1, in which a value of a gradient travels; see quantization.py. `shard_state`: each keeps a part
+    `bits`: in how many a value of a gradient travels; see quantization.py. `shard_state`: each keeps a part
     of the learner's state; see sharding.py. `aggregates_metrics`: it decides whose losses a trainer reports.
     """
 
@@ -107,7 +106,7 @@ class GradientExchange:
         self._exchanging: WeakKeyDictionary[Program, Program] = WeakKeyDictionary()
         self._gather = workers.gather if devices.count > self.shares else workers.alone
         self._running: deque[Array] = deque()  # a result of each step that may not have ended
-        self._errors = Cell(no_errors(_in_1_bit(learners, ways), devices.count))
+        self._errors = Cell(no_errors(_quantized(learners, ways), devices.count))
         # How often minibatches had the same shapes on all workers, by these, and how often different ones, by "".
         self._met = Cell[Mapping[str, int]]({})
         self._is_open = Cell(False)
@@ -297,14 +296,23 @@ class _Separate(_Exchanged):
         return *self._exchange.devices.of_this_process((state, sums)), changes
 
 
-def _in_1_bit(learners: Sequence[StepLearner], ways: Sequence[DataParallel | None]) -> list[Leaf]:
-    groups = zip(learners, map(_bits, ways), strict=True)
-    return [p for learner, b in groups for p in learner.parameters if b == 1 and is_compressible(p.shape, p.dtype, b)]
+def _quantized(learners: Sequence[StepLearner], ways: Sequence[DataParallel | None]) -> list[Leaf]:
+    each = ((way, p) for learner, way in zip(learners, ways, strict=True) for p in learner.parameters)
+    return [p for way, p in each if _is_quantized(way, p.shape, p.dtype)]
 
 
-def _bits(way: DataParallel | None) -> int:
-    """In how many bits a value of a gradient travels; 0 if it stays on its worker."""
-    return 0 if way is None else way.bits
+def _bits(way: DataParallel | None, shape: Sequence[int], dtype: np.dtype) -> int:
+    """In how many bits a value of a dense gradient travels; 0 if it stays on its worker."""
+    if way is None:
+        return 0
+    if way.shard_state:
+        return 16 if way.bits == 16 and dtype == np.float32 else 32
+    return way.bits if is_compressible(shape, dtype, way.bits) else 32
+
+
+def _is_quantized(way: DataParallel | None, shape: Sequence[int], dtype: np.dtype) -> bool:
+    """Whether what is left out of a gradient is added to the next."""
+    return way is not None and not way.shard_state and _bits(way, shape, dtype) < 32
 
 
 def _on_all_devices(flag: Array) -> Array:
@@ -315,43 +323,40 @@ def summed(
     ways: Sequence[DataParallel | None], gradients: Sequence[Gradient], errors: Errors, ready: Sequence[int] = (),
     processes: Groups = None,
 ) -> tuple[list[Gradient], Errors]:
-    """The sums of gradients over all devices, or this device's parts of them, and the new errors of those of 1 bit.
+    """The sums of gradients over all devices, or this device's parts of them, and the new errors of quantized ones.
 
     Each travels in the bits of its way if it may. Those without a way stay, or are summed in the groups `processes`.
     `ready`: see `all_reduce`.
     """
-    compressed = [is_compressible(_shape(g), g.dtype, _bits(way)) for way, g in zip(ways, gradients, strict=True)]
-    kinds = [_kind(way, g, c) for way, g, c in zip(ways, gradients, compressed, strict=True)]
-    groups: dict[tuple[int, bool], list[Any]] = {kind: [] for kind in kinds}
-    order: dict[tuple[int, bool], list[int]] = {kind: [] for kind in kinds}
-    for i, (kind, g) in enumerate(zip(kinds, gradients, strict=True)):
-        groups[kind].append(g)
-        order[kind] += [ready[i]] if ready else []
-    sums: dict[tuple[int, bool], Sequence[Gradient]] = {}
-    for kind, group in groups.items():
-        if kind == (1, False):
-            each = zip(kinds, ways, compressed, strict=True)
-            has_error = [bits for (bits, _), way, c in each if c and _bits(way) == 1]
-            places = [i for i, bits in enumerate(has_error) if bits == 1]  # not those whose rows travel
-            sums[kind], new = all_reduce_in_1_bit(group, Errors(*([e[i] for i in places] for e in errors)), AXIS)
-            errors = Errors(*(_replaced(e, places, n) for e, n in zip(errors, new, strict=True)))
-        elif kind[0] == 16:
-            sums[kind] = (reduce_scatter_in_16_bits if kind[1] else all_reduce_in_16_bits)(group, AXIS)
-        elif kind[0] == 32:
-            sums[kind] = (reduce_scatter if kind[1] else all_reduce)(group, order[kind])
+    each = list(zip(ways, gradients, strict=True))
+    quantized = [i for i, (way, g) in enumerate(each) if _is_quantized(way, _shape(g), g.dtype)]
+    groups: dict[tuple[int, bool], list[int]] = {}
+    for i, (way, g) in enumerate(each):
+        groups.setdefault(_kind(way, g), []).append(i)
+    sums: dict[int, Gradient] = {}
+    for (bits, is_divided), members in groups.items():
+        group: list[Any] = [gradients[i] for i in members]
+        order = [ready[i] for i in members] if ready else []
+        totals: Sequence[Gradient]
+        if bits == 0:
+            totals = all_reduce(group, order, processes) if processes else group
+        elif bits == 32:
+            totals = (reduce_scatter if is_divided else all_reduce)(group, order)
+        elif is_divided:
+            totals = reduce_scatter_in_16_bits(group, AXIS)
         else:
-            sums[kind] = all_reduce(group, order[kind], processes) if processes else group
-    remaining = {kind: iter(group) for kind, group in sums.items()}
-    return [next(remaining[kind]) for kind in kinds], errors
+            places = [quantized.index(i) for i in members]  # the rows of others travel
+            totals, new = all_reduce_in_bits(group, Errors(*([e[i] for i in places] for e in errors)), bits, AXIS)
+            errors = Errors(*(_replaced(e, places, n) for e, n in zip(errors, new, strict=True)))
+        sums |= zip(members, totals, strict=True)
+    return [sums[i] for i in range(len(gradients))], errors
 
 
-def _kind(way: DataParallel | None, gradient: Gradient, is_compressed: bool) -> tuple[int, bool]:
+def _kind(way: DataParallel | None, gradient: Gradient) -> tuple[int, bool]:
     """The `_bits` in which a gradient travels, and whether each device gets a part of the sum."""
-    if way is None:
-        return 0, False
-    if isinstance(gradient, Rows):
+    if way is not None and isinstance(gradient, Rows):
         return 32, False
-    return way.bits if is_compressed else 32, way.shard_state
+    return _bits(way, _shape(gradient), gradient.dtype), way is not None and way.shard_state
 
 
 def _shape(gradient: Gradient) -> tuple[int, ...]:

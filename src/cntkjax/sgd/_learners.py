@@ -23,6 +23,7 @@ from ..learners import (
 )
 from ..ops.functions import Function
 from ..parallel import workers
+from ..parallel.quantization import NUMBERS_OF_BITS
 from ..train.distributed import (
     DistributedLearner,
     block_momentum_distributed_learner,
@@ -150,7 +151,7 @@ def _distributed(settings: BlockSettings, learner: Learner, epoch_size: Callable
 
 def _exchanged_bits(bits: int) -> int:
     """The smallest number of bits that gradients can be exchanged in and that is at least this one, or the largest."""
-    return next((exchanged for exchanged in (1, 16) if bits <= exchanged), 32)
+    return next((exchanged for exchanged in NUMBERS_OF_BITS if bits <= exchanged), 32)
 
 
 def _samples_before(settings: BlockSettings, epoch_size: Callable[[], int]) -> int:

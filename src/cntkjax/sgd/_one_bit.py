@@ -47,7 +47,7 @@ class OneBit:
 def _quantized(g: Array, w: Array, error: Array, quantizes: Array, goes_on: Array, **_: Any) -> tuple[Array, Array]:
     wanted = g + jnp.where(goes_on == 1, error, 0)
     columns = wanted.reshape(-1, *wanted.shape[-1:])
-    sent = dequantize(*quantize(columns)).reshape(wanted.shape)
+    sent = dequantize(*quantize(columns, 1), 1).reshape(wanted.shape)
     sent = jnp.where(quantizes == 1, sent, wanted)
     return sent, wanted - sent
 

@@ -16,6 +16,7 @@ from ..learners._user import CallableProperty
 from ..parallel import exchange, workers
 from ..parallel.block_momentum import BlockMomentum
 from ..parallel.gradients import DataParallel
+from ..parallel.quantization import NUMBERS_OF_BITS
 from . import trainer
 
 
@@ -177,18 +178,18 @@ def data_parallel_distributed_learner(
 
     `distributed_after`: up to this number of samples the workers train independently, on the same data; then all
     continue with the model of worker 0.
-    `num_quantization_bits`: in how many bits a value of a gradient travels: 32, 16 (float16 with a scale, of single
-    precision) or 1 (its sign, with two means for each column; what that leaves out is added to the next gradient).
-    Rows of embeddings travel in 32 bits instead of 1. A single worker ignores it.
+    `num_quantization_bits`: in how many bits a value of a gradient travels: 32, 16, 8, 4, 2 (numbers of intervals for
+    each column, which goes along the last axis) or 1 (signs, with two means for each column). What that leaves out is
+    added to the next gradient. Rows of embeddings travel in 32 bits. A single worker ignores it.
     `shard_state`: each worker (or device, with ``use_all_devices``) keeps a part of the learner's state, such as adam's
     means, and updates that part of the parameters. Checkpoints are the same. An extension of CNTK.
 
     Units: `distributed_after` in samples.
-    Errors: TypeError if `learner` is not a learner; ValueError for another number of bits, or for `shard_state` with 1
-            bit or a learner of users, of optax or of a graph; RuntimeError for the asynchronous update, which CNTK
-            lacks too.
-    Source: Seide et al. 2014 for 1 bit (``parallel/quantization.py``); Rajbhandari et al. 2020 for `shard_state`
-            (``parallel/sharding.py``).
+    Errors: TypeError if `learner` is not a learner; ValueError for another number of bits, or for `shard_state` with
+            fewer than 16 bits or a learner of users, of optax or of a graph; RuntimeError for the asynchronous update,
+            which CNTK lacks too.
+    Source: Seide et al. 2014 for 1 bit, CNTK 2.7 for more (``parallel/quantization.py``); Rajbhandari et al. 2020 for
+            `shard_state` (``parallel/sharding.py``).
 
     >>> import cntkjax as C
     >>> w = C.parameter((2, 1))
@@ -200,21 +201,22 @@ def data_parallel_distributed_learner(
             "data_parallel_distributed_learner: there is no asynchronous parameter update; leave out "
             "use_async_buffered_parameter_update"
         )
-    if num_quantization_bits not in (32, 16, 1):
+    if num_quantization_bits < 32 and num_quantization_bits not in NUMBERS_OF_BITS:
         raise ValueError(
-            f"data_parallel_distributed_learner: num_quantization_bits is 32, 16 or 1, not {num_quantization_bits!r}"
+            "data_parallel_distributed_learner: num_quantization_bits is 1, 2, 4, 8, 16 or 32, not "
+            f"{num_quantization_bits!r}"
         )
-    if shard_state and num_quantization_bits == 1:
+    if shard_state and num_quantization_bits < 16:
         raise ValueError(
-            "data_parallel_distributed_learner: shard_state is for gradients of 32 or 16 bits, not for 1; leave "
-            "one of them out"
+            "data_parallel_distributed_learner: shard_state is for gradients of 32 or 16 bits, not for "
+            f"{num_quantization_bits}; leave one of them out"
         )
     if shard_state and isinstance(learner, Learner) and not unwrap(learner).works_on_parts:
         raise ValueError(
             f"data_parallel_distributed_learner: the state of {learner!r} cannot be divided, since its rule is not one "
             "of CNTK's; leave out shard_state"
         )
-    strategy = DataParallel(distributed_after, num_quantization_bits, shard_state)
+    strategy = DataParallel(distributed_after, min(num_quantization_bits, 32), shard_state)
     return _distributed(learner, strategy, "data_parallel_distributed_learner")
 
 

@@ -21,7 +21,7 @@ from ...graph.shape import broadcast, is_known
 from ...graph.variable import Edge
 from ..plan.parts import Loop, resolve
 from .carry import carry_out, initial_states, states_before
-from .nodes import run_node, sample_shape, unfit_data
+from .nodes import check_samples, run_node, sample_shape, unfit_data
 from .products import (
     Product,
     Weight,
@@ -285,12 +285,15 @@ def _outside_values(
 
     One value for each sequence counts as the same in each step, as attention may read large ones; only an initial state
     is broadcast to the steps.
+
+    Errors: ShapeError if they are values of different samples.
     """
     operands = [
         resolve(v)
         for n in (*loop.delays, *loop.nodes) for v in n.node_inputs[: 1 if n in initial_sequences else None]
     ]
     outside = dict.fromkeys(v for v in operands if v not in loop.all_outputs)
+    check_samples(ctx, loop.delays[0], [env[v] for v in outside])
     states = set(initial.values())
     invariants = {v: env[v] for v in outside if len(env[v].axes) < (1 if v in states else 2)}
     sequences = {v: ctx.to_axes(ctx.canonical(env[v]), axes) for v in outside if v not in invariants}

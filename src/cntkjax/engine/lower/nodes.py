@@ -28,7 +28,7 @@ def run_node(ctx: Context, node: Node, env: Environment) -> None:
     operands = ctx.operands.get(node) or [env[resolve(v)] for v in node.node_inputs]
     if node in ctx.masks:
         operands = [_masked(ctx, i, v, ctx.masks[node].value) for i, v in enumerate(operands)]
-    _check_samples(ctx, node, operands)
+    check_samples(ctx, node, operands)
     with jax.named_scope(node.name or node.primitive.name):
         try:
             results = compute(ctx, node, operands)
@@ -40,7 +40,7 @@ def run_node(ctx: Context, node: Node, env: Environment) -> None:
         env[variable] = result
 
 
-def _check_samples(ctx: Context, node: Node, operands: Sequence[Traced]) -> None:
+def check_samples(ctx: Context, node: Node, operands: Sequence[Traced]) -> None:
     """Raise a ShapeError if the operands are not values of the same samples; indices may select others."""
     if ctx.step is not None or node.primitive.index_operand is not None:
         return
