@@ -68,9 +68,11 @@ def test_files_of_cntk_1_say_which_nodes_are_criteria_metrics_and_outputs(tmp_pa
         v1_writer.source("x", 2), v1_writer.source("y", 2), v1_writer.learnable("b", (2,), [1, 2]),
         v1_writer.node("Plus", "p", "x", "b"), v1_writer.node("RectifiedLinear", "h", "p"),
         v1_writer.node("Minus", "difference", "h", "y"), v1_writer.node("Abs", "distance", "difference"),
-        v1_writer.node("SumElements", "loss", "distance"), lists=lists,
+        v1_writer.node("SumElements", "loss", "distance"), v1_writer.learnable("W", (3, 2), range(6)),
+        v1_writer.times("w", "W", "x"), lists=lists,
     ))
     network = load_network("old.dnn")
     assert network.roles == {"feature": ["x"], "label": ["y"], "criterion": ["loss"], "evaluation": ["distance"],
                              "output": ["h"]}
+    assert network.inputs["w"] == ["W", "x"]
     assert network.operations["h"] == "RectifiedLinear" and network.operations["b"] == "LearnableParameter"

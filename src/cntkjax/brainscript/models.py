@@ -56,8 +56,10 @@ def load_network(path: str) -> Network:
         hint = f"; in {folder} there are {', '.join(others)}" if others else "; train it first, or give modelPath"
         raise ConfigError(f"there is no model {path}{hint}")
     network = network_in(Function.load(path))
-    if (file := v1_file.network_in(path)) is not None:  # which has roles and CNTK's names of operations
+    if (file := v1_file.network_in(path)) is not None:  # which has roles, and operations and inputs as in CNTK 1
         network.operations |= {name: node.op for name, node in file.nodes.items() if name in network.nodes}
+        network.inputs |= {name: node.inputs for name, node in file.nodes.items()
+                           if sorted(node.inputs) == sorted(network.inputs.get(name, ()))}
         network.roles = {role: [name for name in file.roles.get(role, ()) if name in network.nodes] for role in ROLES}
     return network
 

@@ -72,10 +72,8 @@ def _library() -> tuple[frozenset[str], dict[str, syntax.Expression]]:
         f"new ComputationNode {{ operation = '{name}' ; inputs = ({operands}) }}"
         for operands, names in _OF_OPERANDS.items() for name in names.split()
     )
-    members: dict[str, syntax.Expression] = {}
-    for name, content in texts.items():
-        members |= parse_members(Text(name, content), include_file).members
-    return frozenset(texts), members
+    records = [parse_members(Text(name, content), include_file) for name, content in texts.items()]
+    return frozenset(texts), {name: value for record in records for name, value in record.members.items()}
 
 
 def include_file(path: str, place: Place) -> Text:
