@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+import cntkjax as C
 from cntkjax.formats.dictionary import FormatError, SizeT, StoredShape, encode
 from cntkjax.formats.model import load
 from tests.formats.networks import blocks, dense, record_of, recurrence
@@ -77,3 +78,20 @@ def test_damaged_records_only_raise_format_errors(tmp_path):
             load(encode(broken))
         except FormatError as error:
             assert "bytes>" in str(error)
+
+
+# ---- older files
+def test_models_before_version_3_hold_the_state_of_random_numbers_apart(tmp_path):
+    """What CNTK 2.7 makes of such files."""
+    record = record_of(C.dropout(C.input_variable(3), 0.5, seed=7, name="drop"), tmp_path)
+    (node,) = [f for f in record["primitive_functions"] if "rngSeed" in f["attributes"]]
+    record["version"] = SizeT(2)
+    record["state"] = {node["uid"]: {"rng_seed": SizeT(77), "rng_offset": SizeT(5)}}
+    attributes = load(encode(record)).find_by_name("drop").attributes
+    assert (attributes["rngSeed"], attributes["rngOffset"]) == (77, 5)
+    del node["attributes"]["rngSeed"], node["attributes"]["rngOffset"]
+    record["state"] = {}
+    assert load(encode(record)).find_by_name("drop").attributes["rngOffset"] == 0
+    record["state"] = {node["uid"]: {"rng_seed": SizeT(77)}}
+    with pytest.raises(FormatError, match="rng_offset is missing"):
+        load(encode(record))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import cntkjax as C
+from cntkjax.graph.errors import AxisError
 
 _spec = importlib.util.spec_from_file_location("v1_writer", Path(__file__).with_name("v1_writer.py"))
 w = importlib.util.module_from_spec(_spec)
@@ -97,6 +98,31 @@ def test_operations_of_two_operands(op):
     np.testing.assert_allclose(values[0] if isinstance(values, list) else values, PAIRS[op], rtol=1e-5)
 
 
+@pytest.mark.parametrize(("op", "expected"), [("LambdaRank", 81.17532), ("NDCG1Eval", 0)])
+def test_measures_of_ranking_have_the_gain_first_and_truncated_groups(op, expected):
+    f = C.load_model(one(op, w.source("gain", 1), w.source("score", 1), w.source("group", 1)))
+    feeds = {"score": [0.5, 0.2, 0.9, 0.1], "gain": [1, 3, 0, 2], "group": [0.2, 0.6, 0.9, 0.3]}
+    values = f.eval({v: [np.float32(feeds[v.name])[:, None]] for v in f.arguments})
+    np.testing.assert_allclose(values, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dims", [(3, 1), (3,)])
+def test_products_with_a_diagonal_matrix(dims):
+    f = C.load_model(one("DiagTimes", w.learnable("w", dims, [1, 2, 3]), w.source("x", 3)))
+    assert f.shape == dims[::-1]
+    np.testing.assert_allclose(f.eval({f.arguments[0]: [X]})[0].ravel(), [0.5, -2, 6])
+
+
+def test_edit_distances_keep_their_penalties():
+    values = struct.pack("<fff", 2, 3, 4) + b"\1" + w.uint64(2, 1, 0)
+    attributes = C.load_model(one("EditDistanceError", w.source("x", 3), w.source("y", 3), values=values)).find_by_name(
+        "t").attributes
+    assert attributes == {
+        "SubstitutionPenalty": 2, "DeletionPenalty": 3, "InsertionPenalty": 4, "SquashInputs": True,
+        "TokensToIgnore": [1, 0],
+    }
+
+
 def test_criteria_are_sums_over_the_samples_of_all_sequences():
     f = C.load_model(one("SquareError", w.source("x", 1), w.source("y", 1)))
     a, b = f.arguments
@@ -160,7 +186,9 @@ OLD = {  # operation: dimensions of the input, values in the file, numbers for 0
     "RowSlice": ((4,), w.uint64(1, 2) + w.int32(1), [0.2, 0.3]),
     "ReduceElements": ((4,), w.int32(1) + w.text("Sum"), [1]),
     "PastValue": ((2,), w.int32(1) + w.shape(2) + struct.pack("<f", 0.5), [0.5, 0.5]),
+    "Delay": ((2,), w.int32(1) + w.shape(2) + struct.pack("<f", 0.5), [0.5, 0.5]),
     "TransposeDimensions": ((2, 3), w.int32(1, 2), [0.1, 0.3, 0.5, 0.2, 0.4, 0.6]),
+    "Transpose": ((2, 3), w.int32(1, 2), [0.1, 0.3, 0.5, 0.2, 0.4, 0.6]),
     "MaxPooling": ((6, 6, 2), w.int32(2, 1) + w.uint64(3, 1, 2), [1.4, 1.5, 1.6, 1.7, 1.8, 2.6, 2.7, 2.8, 2.9, 3]),
     "AveragePooling": ((6, 6, 2), w.int32(2, 1) + w.uint64(3, 1, 2), [0.75, 0.85, 0.95, 1.05, 1.15, 1.95, 2.05]),
     "Reshape": ((4,), w.int32(1, 2) + w.shape(2, 2), [0.1, 0.2, 0.3, 0.4]),
@@ -265,3 +293,27 @@ def test_a_network_trained_by_cntk_1():
     np.testing.assert_allclose(values["ce"], 49.473385, rtol=1e-5)
     last = [-0.538815, -5.646074, 5.799423, 8.856691, -13.844092, 6.947535, -4.07155, -0.820605, 4.862513, -3.751999]
     np.testing.assert_allclose(values["ol.z"][1][0, 0], last, rtol=1e-4, atol=1e-4)
+
+
+def test_criteria_combine_sequence_axes_of_equal_lengths():
+    """As in models of sequence taggers that CNTK 2.0's beta versions saved; values of CNTK 2.7."""
+    chosen = [
+        node for i in "12" for node in (
+            w.node("Where", "where" + i, "x", values=w.text("WhereNodeAxis")),
+            w.node("PackedIndex", "index" + i, "x", "where" + i), w.node("GatherPacked", "some" + i, "index" + i, "x"),
+        )
+    ]
+    f = C.load_model(w.network(
+        w.node("DynamicAxis", "n"), w.source("x", 1, axis="n"), w.source("label", 1), *chosen,
+        w.node("Plus", "sum", "some1", "some2"), w.node("SquareError", "error", "sum", "label"),
+        outputs=["sum", "error"],
+    ))
+    error, total = f.outputs
+    assert [axis.name for axis in total.dynamic_axes] == ["defaultBatchAxis", "WhereNodeAxis"]
+    by_name = {v.name: v for v in f.arguments}
+    x = [np.float32([[1], [0], [1]]), np.float32([[0], [1]])]
+    label = [np.float32([[1], [1]]), np.float32([[5]])]
+    result = f.eval({by_name["x"]: x, by_name["label"]: label})
+    assert [v.ravel().tolist() for v in result[total]] == [[2, 2], [2]] and result[error] == 11
+    with pytest.raises(AxisError, match=r"differ in length: \[2, 1\] against \[3, 1\]"):
+        f.eval({by_name["x"]: x, by_name["label"]: [np.zeros((3, 1), np.float32), np.zeros((1, 1), np.float32)]})

@@ -7,6 +7,7 @@ import pytest
 from scipy.special import logsumexp
 
 import cntkjax as C
+from cntkjax.graph.errors import AxisError
 
 STEPS, BATCH = C.Axis.default_dynamic_axis(), C.Axis.default_batch_axis()
 LENGTHS = (3, 1, 4, 2)
@@ -146,3 +147,23 @@ def test_a_loop_has_an_initial_state_for_each_sequence(number):
     f = C.layers.UnfoldFrom(lambda s: s * 0.5)(C.to_batch(C.constant([0.25, -0.5])), steps)
     with pytest.raises(RuntimeError, match=f"minibatches of 2 and {number} samples cannot be computed together"):
         f.eval({steps: [np.ones((2, 2), np.float32)] * number})
+
+
+def test_a_clone_of_gather_keeps_the_name_of_the_axis():
+    """So its values are combined with those of the original, if these have as many steps: as CNTK 2.7 prints them."""
+    x, y = C.sequence.input_variable(1), C.sequence.input_variable(1)
+    positive = C.sequence.gather(x, C.greater(x, 0))
+    clone = positive.clone("share", {x: y})
+    assert [axis.name for axis in clone.dynamic_axes] == [axis.name for axis in positive.dynamic_axes]
+    steps = [np.float32([[1], [-2], [3]]), np.float32([[-1], [2]])]
+    as_often = [np.float32([[5], [-2], [6]]), np.float32([[-1], [2]])]
+    more_often = [np.float32([[1], [2], [-3]]), np.float32([[1], [2]])]
+    both = positive + clone
+    assert [v.ravel().tolist() for v in both.eval({x: steps, y: as_often})] == [[6, 9], [4]]
+    with pytest.raises(AxisError, match=r"differ in length: \[2, 1\] against \[2, 2\]"):
+        both.eval({x: steps, y: more_often})
+    last = C.sequence.last(positive) + C.sequence.last(clone)
+    assert last.eval({x: steps, y: more_often}).ravel().tolist() == [5, 4]
+    gradients = C.sequence.reduce_sum(positive * clone).grad({x: steps, y: as_often}, [x, y])
+    assert [v.ravel().tolist() for v in gradients[x]] == [[5, 0, 6], [0, 2]]
+    assert [v.ravel().tolist() for v in gradients[y]] == [[1, 0, 3], [0, 2]]

@@ -94,7 +94,7 @@ def attributes_of(primitive: Primitive | BlockPrimitive, stored: dict[str, Any],
     Unknown attributes are kept unchanged; attributes that an older file lacks get their defaults.
     Errors: FormatError for a value of another type, or if a required attribute is missing.
     """
-    known = _declared(primitive)
+    known = declared(primitive)
     values = {
         name: _from_file(known[name], value, f"{where}, attribute {name}") if name in known else _undeclared(value)
         for name, value in stored.items()
@@ -109,15 +109,15 @@ def attributes_of(primitive: Primitive | BlockPrimitive, stored: dict[str, Any],
 
 def attribute_records(primitive: Primitive | BlockPrimitive, attributes: dict[str, Any]) -> dict[str, Any]:
     """The inverse of :func:`attributes_of`: the attributes as a file stores them."""
-    known = _declared(primitive)
+    known = declared(primitive)
     return {
         name: _to_file(known[name], value) if name in known else _undeclared_record(value)
         for name, value in attributes.items()
     }
 
 
-def _declared(primitive: Primitive | BlockPrimitive) -> dict[str, Attribute]:
-    """A block declares no attributes: those that it has only record the arguments of the layer, and compute nothing."""
+def declared(primitive: Primitive | BlockPrimitive) -> dict[str, Attribute]:
+    """The attributes that an operation has. Those of a block only record the arguments of the layer."""
     return getattr(primitive, "attributes", {})
 
 

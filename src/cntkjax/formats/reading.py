@@ -11,16 +11,19 @@ from ..graph.axis import UNKNOWN_AXES, Axis
 from ..graph.build import BLOCK, composite, infer_all, make_block, make_node, note_edit
 from ..graph.function import REVERSED, Node, set_uid
 from ..graph.public import classes
+from ..graph.seed import next_seed
 from ..graph.variable import Edge, VariableKind, set_type
 from ..primitives import BY_ID, native
-from .attributes import attributes_of, dtype_of, dynamic_axes_of
-from .dictionary import AxisRecord, FormatError, StoredShape
+from .attributes import attributes_of, declared, dtype_of, dynamic_axes_of
+from .dictionary import AxisRecord, FormatError, SizeT, StoredShape
 from .records import check_version, take, take_names
 from .writing import COMPOSITE, IMPLIED, PRIMITIVE, USER_DEFINED, VARIABLE
 
 Record = dict[str, Any]
 
 MAX_DEPTH = 100  # of nested blocks
+_SEEDS_AT_NODES = 3  # models of earlier versions hold the state of all random numbers in one place
+_STATE_KEYS = (("rngSeed", "rng_seed"), ("rngOffset", "rng_offset"))
 _STORED_KINDS = frozenset(VariableKind) - {VariableKind.Output}
 
 
@@ -58,6 +61,7 @@ class _Reader:
         self.nodes: dict[str, Node] = {}
         self.composite_of: dict[str, int] = {}  # uid of a node -> number of the composite that contains it
         self.composites = 0
+        self.states: Record | None = None  # of random numbers, by node, in a model of such a version
 
     def _without_implied(self) -> dict[str, str]:
         """Drop the nodes that are there for CNTK alone; the operand of each, by its output."""
@@ -121,6 +125,8 @@ class _Reader:
         if depth > MAX_DEPTH:
             raise FormatError(f"{where}: blocks are nested deeper than {MAX_DEPTH} levels")
         check_version(record, COMPOSITE, where)
+        if depth == 0 and take(record, "version", int, where) < _SEEDS_AT_NODES:
+            self.states = take(record, "state", dict, where)
         uid = take(record, "uid", str, where)
         root = take(record, "root", str, where)
         if root in self.composite_of:
@@ -210,7 +216,10 @@ class _Reader:
         inputs = [self._variable(variable, where) for variable in self._inputs(uid)]
         if (block["op_name"] if block else primitive.name) in REVERSED:
             inputs.reverse()
-        attributes = attributes_of(primitive, take(record, "attributes", dict, where), where)
+        stored = take(record, "attributes", dict, where)
+        if self.states is not None and "rngSeed" in declared(primitive):
+            stored = stored | self._random_state(uid, where)
+        attributes = attributes_of(primitive, stored, where)
         name = take(record, "name", str, where)
         try:
             if block is None:
@@ -227,6 +236,14 @@ class _Reader:
         node.node_inputs = inputs
         self.nodes[uid] = node
         return node
+
+    def _random_state(self, uid: str, where: str) -> Record:
+        """The attributes of a node of an old model; one without state gets a new seed, as in CNTK."""
+        assert self.states is not None
+        if uid not in self.states:
+            return {"rngSeed": SizeT(next_seed()), "rngOffset": SizeT(0)}
+        state = take(self.states, uid, dict, where)
+        return {key: SizeT(take(state, old, int, where)) for key, old in _STATE_KEYS}
 
     def _make_user_function(self, record: Record, uid: str, where: str) -> Node:
         """The node of a user's class, or of a native function; only registered ones are used, nothing is imported."""

@@ -6,13 +6,13 @@ from typing import TypeVar
 
 from .dictionary import FormatError
 
-_OPTIONAL = {"name": "", "attributes": {}}
+_OPTIONAL = {"name": "", "attributes": {}, "state": {}}
 
 T = TypeVar("T")
 
 
 def take(record: object, key: str, kind: type[T], where: str) -> T:
-    """An entry of a record; names and attributes are optional. ``where`` names the record in errors.
+    """An entry of a record; names, attributes and states are optional. ``where`` names the record in errors.
 
     Errors: FormatError if the entry is missing or of another type, or if ``record`` is no dictionary.
     """

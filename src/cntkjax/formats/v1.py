@@ -26,17 +26,19 @@ __all__ = ["MAGIC", "record_of"]
 Record = dict[str, Any]
 
 _RENAMED = {
-    "ColumnElementTimes": "ElementTimes", "Cosine": "Cos", "ErrorPrediction": "ClassificationError",
-    "ExponentialLinearUnit": "ELU", "If": "Select", "MaxUnpooling": "Unpooling", "RectifiedLinear": "ReLU",
-    "MaxPooling": "Pooling", "AveragePooling": "Pooling", "RowElementTimes": "ElementTimes", "RowSlice": "Slice",
-    "RowStack": "Splice", "Scale": "ElementTimes", "SquareError": "SquaredError", "SumElements": "SumAll",
-    "SumColumnElements": "ReduceElements", "TransposeDimensions": "TransposeAxes",
+    "AveragePooling": "Pooling", "ColumnElementTimes": "ElementTimes", "Cosine": "Cos", "Delay": "PastValue",
+    "DiagTimes": "ElementTimes", "ErrorPrediction": "ClassificationError", "ExponentialLinearUnit": "ELU",
+    "If": "Select", "MaxPooling": "Pooling", "MaxUnpooling": "Unpooling", "NDCG1Eval": "NDCG",
+    "RectifiedLinear": "ReLU", "RowElementTimes": "ElementTimes", "RowSlice": "Slice", "RowStack": "Splice",
+    "Scale": "ElementTimes", "SquareError": "SquaredError", "SumColumnElements": "ReduceElements",
+    "SumElements": "SumAll", "Transpose": "TransposeAxes", "TransposeDimensions": "TransposeAxes",
 }
 _ORDER = {
     "ClassificationError": (1, 0, 2), "ErrorPrediction": (1, 0, 2), "CrossEntropyWithSoftmax": (1, 0),
     "Clip": (2, 0, 1), "Logistic": (1, 0, 2), "GatherPacked": (1, 0), "ScatterPacked": (2, 1, 0),
-    "OptimizedRNNStack": (1, 0),
+    "LambdaRank": (1, 0, 2), "NDCG1Eval": (1, 0, 2), "OptimizedRNNStack": (1, 0),
 }
+_DELAYS = "PastValue", "FutureValue", "Delay"
 _INPUTS = "InputValue", "SparseInputValue"
 _CONSTANTS = "LearnableParameter", "Mean", "InvStdDev"
 _BATCH = AxisRecord(DYNAMIC, "defaultBatchAxis", False)
@@ -66,7 +68,7 @@ class _Converter:
     def content(self) -> Record:
         """The record of the composite. Variables come first: functions complete some of them."""
         nodes = self.network.nodes
-        loops = any(node.op in ("PastValue", "FutureValue") for node in nodes.values())
+        loops = any(node.op in _DELAYS for node in nodes.values())
         for key, node in nodes.items():
             match = _FROM_V2.fullmatch(key)
             self.ids[key] = match.groups() if match else (new_uid(_kind(node)), key)  # type: ignore[assignment]
@@ -144,7 +146,7 @@ class _Converter:
         if node.op == "PerDimMeanVarNormalization":
             self._normalize(node, inputs, uid, name)
             return
-        if node.op in ("PastValue", "FutureValue") and len(inputs) == 1:
+        if node.op in _DELAYS and len(inputs) == 1:
             initial: np.ndarray = np.array(node.values["initial"], node.dtype)
             inputs.append(self._leaf(initial, False, new_uid("Constant"), "")["uid"])
         if node.op == "Convolution" and inputs:
@@ -273,9 +275,13 @@ _ATTRIBUTES: dict[str, Callable[[Values], Values]] = {
     "RowSlice": _slice,
     "ReduceElements": _reduce,
     "SumColumnElements": lambda v: {"axis": _static(1), "reductionOpName": "Sum"},
-    "PastValue": lambda v: {"offset": SizeT(v["step"])},
-    "FutureValue": lambda v: {"offset": SizeT(v["step"])},
+    **dict.fromkeys(_DELAYS, lambda v: {"offset": SizeT(v["step"])}),
+    "EditDistanceError": lambda v: {
+        **{f"{kind}Penalty": np.float32(v[kind]) for kind in ("Substitution", "Deletion", "Insertion")},
+        "SquashInputs": v["squash"], "TokensToIgnore": [SizeT(token) for token in v["ignored"]],
+    },
     "TransposeDimensions": _transpose,
+    "Transpose": _transpose,
     "Convolution": _convolution,
     "Pooling": lambda v: _pooling(v) | {"ceilOutDim": v["ceil"], "includePad": v["padding_counts"]},
     "MaxPooling": _pooling,

@@ -262,6 +262,11 @@ def _delay(r: V1Reader, dtype: type) -> Values:
     return {"step": step, "initial": initial}
 
 
+def _edits(r: V1Reader, _: type) -> Values:
+    values: Values = {kind: r.number("f") for kind in ("Substitution", "Deletion", "Insertion")}
+    return values | {"squash": r.flag(), "ignored": [r.number("Q") for _ in range(r.count("Q", 8))]}
+
+
 def _transpose(r: V1Reader, _: type) -> Values:
     pair = r.number("i"), r.number("i")
     return {"pair": pair, "order": [] if any(pair) else [r.number("Q") for _ in range(r.count("Q", 8))]}
@@ -350,7 +355,8 @@ def _seed(r: V1Reader, _: type) -> Values:
 PAYLOADS: dict[str, Callable[[V1Reader, type], Values] | None] = {
     "LearnableParameter": _parameter, "InputValue": _input, "SparseInputValue": _input, "Mean": _computed_before,
     "InvStdDev": _computed_before, "Times": _times, "TransposeTimes": _times, "Slice": _slice, "RowSlice": _slice,
-    "ReduceElements": _reduce, "PastValue": _delay, "FutureValue": _delay, "TransposeDimensions": _transpose,
+    "ReduceElements": _reduce, "PastValue": _delay, "FutureValue": _delay, "Delay": _delay,
+    "TransposeDimensions": _transpose, "Transpose": _transpose, "EditDistanceError": _edits,
     "Convolution": _convolution, "Pooling": _window, "MaxUnpooling": _window, "MaxPooling": _old_pooling(1),
     "AveragePooling": _old_pooling(2), "BatchNormalization": _normalization, "ROIPooling": _roi,
     "OptimizedRNNStack": _rnn_stack, "RandomSample": _sample, "RandomSampleInclusionFrequency": _sample,
@@ -362,11 +368,11 @@ PAYLOADS: dict[str, Callable[[V1Reader, type], Values] | None] = {
     "ForwardBackward": lambda r, _: {"delay": r.number("i"), "blank": r.number("Q")},
 } | dict.fromkeys((
     "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "ClassificationError", "Clip", "ColumnElementTimes",
-    "CosDistance", "CosDistanceWithNegativeSamples", "Cosh", "Cosine", "CrossEntropyWithSoftmax", "DynamicAxis",
-    "ElementTimes", "Equal", "ErrorPrediction", "Exp", "ExponentialLinearUnit", "Floor", "GatherPacked", "Greater",
-    "GreaterEqual", "Hardmax", "If", "LabelsToGraph", "Less", "LessEqual", "Log", "LogPlus", "LogSoftmax", "Logistic",
-    "Minus", "Negate", "NotEqual", "PackedIndex", "Pass", "PerDimMeanVarNormalization", "Plus", "Pow", "Reciprocal",
-    "ReconcileDynamicAxis", "RectifiedLinear", "RowElementTimes", "Scale", "ScatterPacked", "Sigmoid", "Sin", "Sinh",
-    "Softmax", "Sqrt", "SquareError", "StableSigmoid", "StopGradient", "SumColumnElements", "SumElements", "Tan",
-    "Tanh",
+    "CosDistance", "CosDistanceWithNegativeSamples", "Cosh", "Cosine", "CrossEntropyWithSoftmax", "DiagTimes",
+    "DynamicAxis", "ElementTimes", "Equal", "ErrorPrediction", "Exp", "ExponentialLinearUnit", "Floor",
+    "GatherPacked", "Greater", "GreaterEqual", "Hardmax", "If", "LabelsToGraph", "LambdaRank", "Less", "LessEqual",
+    "Log", "LogPlus", "LogSoftmax", "Logistic", "Minus", "NDCG1Eval", "Negate", "NotEqual", "PackedIndex", "Pass",
+    "PerDimMeanVarNormalization", "Plus", "Pow", "Reciprocal", "ReconcileDynamicAxis", "RectifiedLinear",
+    "RowElementTimes", "Scale", "ScatterPacked", "Sigmoid", "Sin", "Sinh", "Softmax", "Sqrt", "SquareError",
+    "StableSigmoid", "StopGradient", "SumColumnElements", "SumElements", "Tan", "Tanh",
 ))

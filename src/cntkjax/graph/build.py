@@ -309,6 +309,11 @@ def _yields(v: Edge) -> bool:
     return v.is_constant or has_assumed_dtype(v)
 
 
+def _names(axes: Axes) -> set[str]:
+    """What tells axes apart; whether sequences of one name have equal lengths shows when they are combined."""
+    return {axis.name for axis in axes}
+
+
 def merged_axes(op: str, inputs: Sequence[Edge]) -> Axes:
     """The dynamic axes of an operation: those of the operand that has most of them; the others are broadcast."""
     merged: Axes = ()
@@ -319,9 +324,9 @@ def merged_axes(op: str, inputs: Sequence[Edge]) -> Axes:
             continue
         if axes == UNKNOWN_AXES:
             unknown = True
-        elif merged and set(axes) <= set(merged):
+        elif merged and _names(axes) <= _names(merged):
             continue
-        elif not merged or set(merged) <= set(axes) or set(merged) == {BATCH}:
+        elif not merged or _names(merged) <= _names(axes) or set(merged) == {BATCH}:
             merged = axes
         else:
             raise AxisError(explain(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -41,13 +41,16 @@ def _same_number(op: str, inputs: Sequence[Edge]) -> None:
 
 
 class WholeMinibatch(Primitive):
-    """A primitive that reduces all samples of a minibatch to one number."""
+    """A primitive that reduces all samples of a minibatch to one number.
+
+    Its operands may have different sequence axes, if the sequences have equal lengths. Source: CNTK 2.7.
+    """
 
     packed = True
+    equal_lengths: ClassVar[Literal["fed", "computed"] | None] = "computed"
 
     def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
         """A scalar without dynamic axes."""
-        merged_axes(self.name, inputs)
         _same_shape(self.name, inputs[:2])
         return Spec((), axes=())
 
@@ -192,7 +195,11 @@ def _ranks(score: Array, group: Array, mask: Array) -> tuple[Array, Array, Array
 
 
 def _runs(group: Array, mask: Array) -> Array:
-    """The number of each item's group: neighbors with equal ids. An id that comes again later is another group."""
+    """The number of each item's group: neighbors with equal ids, which are truncated to integers.
+
+    An id that comes again later is another group.
+    """
+    group = jnp.trunc(group)
     latest = jax.lax.cummax(jnp.where(mask, jnp.arange(len(group)), -1))
     previous = jnp.concatenate([jnp.full(1, -1), latest[:-1]])
     return jnp.cumsum(mask & ((previous < 0) | (group != group[previous])))
@@ -294,6 +301,7 @@ class EditDistanceError(WholeMinibatch):
         "SubstitutionPenalty": Float(1.0), "DeletionPenalty": Float(1.0), "InsertionPenalty": Float(1.0),
         "SquashInputs": Bool(False), "TokensToIgnore": Size([]).vector,
     }
+    equal_lengths = None
 
     def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
         """A scalar without dynamic axes; the operands may have different sequence axes, and then differ in length."""

@@ -19,7 +19,7 @@ from jax import lax
 
 from .._typing import Array, PyTree
 from ..engine.data.layout import Layout
-from ..engine.lower.values import Axes, Context, Traced
+from ..engine.lower.values import Context, Traced
 from ..engine.plan.padding import IN_NONE, PaddedOperand
 from ..engine.plan.parts import resolve
 from ..graph.axis import BATCH, UNKNOWN_AXES, Axis
@@ -55,23 +55,6 @@ def _flat(data: PyTree) -> PyTree:
     return jax.tree.map(lambda d: d.reshape(-1, *d.shape[2:]), data)
 
 
-def _cells(layout: Layout, seq: Array, step: Array) -> Array:
-    """Flat indices of the cells that hold these steps of these sequences; steps are clipped to the sequence."""
-    step = jnp.clip(step, 0, jnp.maximum(layout.length[seq] - 1, 0))
-    return (layout.start[seq] + step) * layout.rows + layout.row[seq]
-
-
-def _to_sequence_axis(ctx: Context, x: Traced, axes: Axes) -> Traced:
-    """A value along another sequence axis, step by step; one value a sequence is spread over the steps."""
-    if ctx.sequence_axis(x.axes) is None:
-        return ctx.to_axes(x, axes)
-    if ctx.sequence_axis(x.axes) == ctx.sequence_axis(axes):
-        return x
-    target = ctx.layout(axes)
-    cells = _cells(ctx.layout(x.axes), target.seq, target.position)
-    return Traced(jax.tree.map(lambda d: d[cells], _flat(x.data)), axes)
-
-
 @primitive("Where", 13)
 class Where(Primitive):
     """The numbers of the steps at which a condition is not 0, as a new sequence; where it is n, a step counts n times.
@@ -102,14 +85,18 @@ class Where(Primitive):
                 "reduce it to one number for each step (cntk.reduce_sum)",
             ))
         axis = self._axis(_needs_sequence(self.name, "condition", condition), condition, attrs)
-        attrs["newDynamicAxes"] = [BATCH] if axis is None else [axis, BATCH]
+        if not resolve(condition).is_placeholder:  # the name comes with what replaces it
+            attrs["newDynamicAxes"] = [BATCH] if axis is None else [axis, BATCH]
         return Spec((), axes=(BATCH,) if axis is None else (BATCH, axis))
 
     def _axis(self, old: Axis, condition: Edge, attrs: Attrs) -> Axis | None:
         scale = attrs.get("newSequenceAxisLengthScalingFactor")
         add = attrs.get("newSequenceAxisLengthAdditiveFactor", 0)
         if scale is None:
-            return Axis(f"whereNodeDynamicAxis_conditionVar_{resolve(condition).uid}")
+            source = resolve(condition).uid
+            mine = Axis(f"whereNodeDynamicAxis_conditionVar_{source}")
+            first = next((axis for axis in attrs.get("newDynamicAxes", ()) if axis.is_sequence_axis), mine)
+            return mine if first == mine else first.with_lengths(source)  # a clone's axis has the name of the first
         if (scale, add) == (0, 1):
             return None
         if scale == 0:
@@ -234,7 +221,7 @@ class PackedIndex(Primitive):
         layout, step = ctx.layout(source.axes), ctx.array(steps).astype(jnp.int32)
         if len(steps.axes) == 1:
             return Traced(layout.cell(step), steps.axes)
-        return Traced(_cells(layout, ctx.layout(steps.axes).seq, step), steps.axes)
+        return Traced(layout.cells(ctx.layout(steps.axes).seq, step), steps.axes)
 
 
 @primitive("GatherPacked", 29)
@@ -334,7 +321,7 @@ class ScatterPacked(Primitive):
         if not source.axes:
             data = jnp.broadcast_to(data, (*index.data.shape, *data.shape))
         elif len(index.axes) == 2:
-            data = _to_sequence_axis(ctx, ctx.canonical(source), index.axes).data
+            data = ctx.to_axes(ctx.canonical(source), index.axes).data
         size, shape = layout.time * layout.rows, data.shape[index.data.ndim :]
         cells = jnp.where(ctx.mask(index.axes), index.data, size).reshape(-1)
         source_cells = data.reshape(-1, *shape)
@@ -388,7 +375,7 @@ class ReconcileDynamicAxis(Primitive):
         x = ctx.canonical(x)
         if len(axes) == 1:
             return Traced(ctx.layout(x.axes).at(x.data, 0), axes) if len(x.axes) > 1 else x
-        return _to_sequence_axis(ctx, x, axes)
+        return ctx.to_axes(x, axes)
 
 
 @primitive("UnpackSequenceOp", 72)
@@ -426,7 +413,7 @@ class UnpackSequenceOp(Primitive):
         if layout.simple:
             data = jnp.moveaxis(data, 0, 1)
         else:
-            data = _flat(data)[_cells(layout, jnp.arange(layout.size)[:, None], steps[None, :])]
+            data = _flat(data)[layout.cells(jnp.arange(layout.size)[:, None], steps[None, :])]
         mask = steps[None, :] < layout.length[:, None]
         if not layout.full:
             padding = jnp.asarray(attrs["sequenceUnpackPaddingValue"], data.dtype)

@@ -107,6 +107,11 @@ class Layout:
         """The number of steps of the longest sequence in the minibatch."""
         return jnp.max(self.length) if self.longest_of_all is None else jnp.asarray(self.longest_of_all)
 
+    def cells(self, seq: Array, step: Array) -> Array:
+        """Flat indices of the cells that hold these steps of these sequences; steps are clipped to the sequence."""
+        step = jnp.clip(step, 0, jnp.maximum(self.length[seq] - 1, 0))
+        return (self.start[seq] + step) * self.rows + self.row[seq]
+
     def begin_together(self, reverse: bool) -> bool:
         """Whether in a loop over the steps, maybe from the last one, each row has one sequence from the first step on.
         """

@@ -196,16 +196,23 @@ class Context:
         return replace(value, data=dense(value.data)) if value.is_sparse else value
 
     def to_axes(self, value: Traced, axes: Axes) -> Traced:
-        """A value with fewer dynamic axes broadcast to more; static values are returned unchanged."""
-        if not value.axes or len(value.axes) == len(axes):
+        """A value broadcast to more dynamic axes, or along another sequence axis step by step.
+
+        Static values are returned unchanged.
+        """
+        old, new = self.sequence_axis(value.axes), self.sequence_axis(axes)
+        if not value.axes or old == new:
             return value
         layout = self.layout(axes)
         step = self.step
-        if step is not None and self.sequence_axis(axes) == step.axis:
-            return replace(
-                value, data=jax.tree.map(lambda d: d if layout.simple else d[step.seq], value.data), axes=axes
-            )
-        return replace(value, data=jax.tree.map(layout.spread, value.data), axes=axes)
+        if old is not None:
+            cells = self.layout(value.axes).cells(layout.seq, layout.position)
+            data = jax.tree.map(lambda d: d.reshape(-1, *d.shape[2:])[cells], value.data)
+        elif step is not None and new == step.axis:
+            data = jax.tree.map(lambda d: d if layout.simple else d[step.seq], value.data)
+        else:
+            data = jax.tree.map(layout.spread, value.data)
+        return replace(value, data=data, axes=axes)
 
 
 def _folded(key: Array, numbers: Array) -> Array:

@@ -137,10 +137,11 @@ class Plan:
     @cached_property
     def computed_equal_lengths(self) -> list[tuple[Edge, Edge]]:
         """The same, as far as only the program knows the lengths."""
-        return self._pairs_on_different_axes("computed")
+        return [*self._pairs_on_different_axes("computed"), *(pair for n in self.nodes for pair in _of_one_name(n))]
 
     def _pairs_on_different_axes(self, lengths: Literal["fed", "computed"]) -> list[tuple[Edge, Edge]]:
-        pairs = [[resolve(v) for v in n.node_inputs[:2]] for n in self.nodes if n.primitive.equal_lengths == lengths]
+        nodes = [n for n in self.nodes if n.primitive.equal_lengths == lengths and len(n.node_inputs) > 1]
+        pairs = [[resolve(v) for v in n.node_inputs[:2]] for n in nodes]
         return [(a, b) for a, b in pairs if a.sequence_axis and b.sequence_axis and a.sequence_axis != b.sequence_axis]
 
     @cached_property
@@ -283,6 +284,17 @@ def check_no_placeholders(variables: Iterable[Edge]) -> None:
 
 def _decides_on_sizes(node: Node) -> bool:
     return node.primitive.calls_python and any(FREE in v.shape for v in node.node_outputs)
+
+
+def _of_one_name(node: Node) -> Iterator[tuple[Edge, Edge]]:
+    """Pairs of operands that are combined step by step since their axes have the same name; the first one's is kept."""
+    operands = [v for v in map(resolve, node.node_inputs) if v.sequence_axis]
+    axis = operands[0].sequence_axis if operands else None
+    if axis is not None and node.node_outputs[0].sequence_axis in (axis, None):
+        for v in operands[1:]:
+            assert v.sequence_axis is not None
+            if v.sequence_axis != axis and v.sequence_axis.name == axis.name:
+                yield operands[0], v
 
 
 def _mixes_samples(node: Node) -> bool:
