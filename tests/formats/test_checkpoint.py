@@ -129,6 +129,23 @@ def test_damage_is_named(tmp_path, change, reason):
         checkpoint.load(tmp_path / "m")
 
 
+@pytest.mark.parametrize(("unit", "minibatch_size"), [(0, 1), (1, 0)])
+def test_files_of_earlier_versions_of_cntk_are_read(tmp_path, unit, minibatch_size):
+    """CNTK 2.7 continues from them as from its own: rates of a sample or a minibatch, gradients by parameter."""
+    record = written(tmp_path / "m")
+    del record["Version"], record["DistributedState"]
+    (learner,) = record["Learners"]
+    del learner["noise_injection_seed"], learner["sweepCount"], learner["smoothed_gradients"]
+    learner["version"] = SizeT(1)
+    learner |= {"Parameter12": np.float32([3]), "Parameter7": np.float32([1, 2])}
+    del learner["learnig_rate_schedule"]["ref_mb_size"]
+    learner["learnig_rate_schedule"] |= {"version": SizeT(1), "unit": SizeT(unit)}
+    (tmp_path / "m.ckp").write_bytes(encode(record))
+    (state,) = checkpoint.load(tmp_path / "m").learners
+    assert state.rates == Rates(((1, 0.5),), minibatch_size=minibatch_size)
+    assert [array.tolist() for array in state.smoothed_gradients] == [[1, 2], [3]]
+
+
 @pytest.mark.parametrize("schedule", [{}, {"x": 0.1}, {"3": 1}, {"-3": 0.1}])
 def test_a_damaged_schedule_is_named(tmp_path, schedule):
     record = written(tmp_path / "m")

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -326,18 +327,26 @@ def _learner_state(record: object, where: str) -> LearnerState | Record:
         return record
     check_version(record, LEARNER, where)
     assert isinstance(record, dict)
+    is_first = record["version"] == 1 and "smoothed_gradients" not in record
     return LearnerState(
         samples=take(record, "sample_count", int, where),
         minibatches=take(record, "minibatchCount", int, where),
-        sweeps=take(record, "sweepCount", int, where),
+        sweeps=take(record, "sweepCount", int, where) if "sweepCount" in record or not is_first else 0,
         rates=read_rates(take(record, "learnig_rate_schedule", dict, where), f"{where}, learning rate"),
-        smoothed_gradients=_arrays(record, "smoothed_gradients", where),
+        smoothed_gradients=_first_gradients(record) if is_first else _arrays(record, "smoothed_gradients", where),
         smoothed_count=take(record, "smoothed_count", float, where) if "smoothed_count" in record else None,
         noise_seed=take(record, "noise_injection_seed", int, where),
         all_workers_samples=all_workers_samples,
         block_gradients=block_gradients,
         other_state=_arrays(record, "optax_state", where) if "optax_state" in record else [],
     )
+
+
+def _first_gradients(record: Record) -> list[np.ndarray]:
+    """The arrays of the first version of learners, in which they have the uids of the parameters: in that order."""
+    numbers = {key: re.fullmatch(r"Parameter(\d+)", key) for key in record}
+    keys = sorted((int(match[1]), key) for key, match in numbers.items() if match)
+    return [record[key] for _, key in keys if isinstance(record[key], np.ndarray)]
 
 
 def _arrays(record: Record, key: str, where: str) -> list[np.ndarray]:
@@ -385,7 +394,11 @@ def read_rates(record: Record, where: str) -> Rates:
     entries = [(int(n), value) for n, (_, value) in zip(lengths, values, strict=True)]
     if values[0][0] == 0:
         entries[0] = (1, values[0][1])
-    return Rates(tuple(entries), epoch_size, take(record, "ref_mb_size", int, where), start)
+    if "ref_mb_size" in record or "unit" not in record:
+        minibatch_size = take(record, "ref_mb_size", int, where)
+    else:  # the first version of schedules: 0 for values of a sample, 1 for those of a minibatch
+        minibatch_size = 1 if take(record, "unit", int, where) == 0 else 0
+    return Rates(tuple(entries), epoch_size, minibatch_size, start)
 
 
 def _values(schedule: Mapping[str, Any], where: str) -> list[tuple[int, float]]:

@@ -6,13 +6,15 @@ from typing import TypeVar
 
 from .dictionary import FormatError
 
-_OPTIONAL = {"name": "", "attributes": {}, "state": {}}
+_OPTIONAL: dict[str, object] = {  # what some files of CNTK lack, those of its earlier versions above all
+    "name": "", "attributes": {}, "state": {}, "Version": 1, "DistributedState": {}, "noise_injection_seed": 0,
+}
 
 T = TypeVar("T")
 
 
 def take(record: object, key: str, kind: type[T], where: str) -> T:
-    """An entry of a record; names, attributes and states are optional. ``where`` names the record in errors.
+    """An entry of a record; some entries are optional. ``where`` names the record in errors.
 
     Errors: FormatError if the entry is missing or of another type, or if ``record`` is no dictionary.
     """
