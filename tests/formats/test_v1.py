@@ -106,6 +106,21 @@ def test_measures_of_ranking_have_the_gain_first_and_truncated_groups(op, expect
     np.testing.assert_allclose(values, expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize(("op", "leaves", "values", "expected"), [
+    ("LookupTable", [(2, 3)], b"", [1 + 0.1, 2 + 0.12, 3, 4]),
+    ("RowRepeat", [], w.uint64(2), [1, 0, 0.02, 0, 1, 0] * 2),
+    ("PerDimMeanVarDeNormalization", [(6, 1), (6, 1)], b"", [2, 2, 3 + 0.02 / 3, 4, 5.2, 6]),
+])
+def test_operations_that_cntk_2_refuses(op, leaves, values, expected):
+    """LookupTable multiplies each part of a column; the others are defined by their names."""
+    parameters = [w.learnable(f"w{i}", dims, np.arange(1, 1 + np.prod(dims))) for i, dims in enumerate(leaves)]
+    x = w.source("x", 6)
+    nodes = (*parameters, x) if op == "LookupTable" else (x, *parameters)
+    f = C.load_model(one(op, *nodes, values=values))
+    result = f.eval({f.arguments[0]: [np.float32([[1, 0, 0.02, 0, 1, 0]])]})[0].ravel()
+    np.testing.assert_allclose(result, expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize("dims", [(3, 1), (3,)])
 def test_products_with_a_diagonal_matrix(dims):
     f = C.load_model(one("DiagTimes", w.learnable("w", dims, [1, 2, 3]), w.source("x", 3)))

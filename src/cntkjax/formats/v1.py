@@ -38,6 +38,9 @@ _ORDER = {
     "Clip": (2, 0, 1), "Logistic": (1, 0, 2), "GatherPacked": (1, 0), "ScatterPacked": (2, 1, 0),
     "LambdaRank": (1, 0, 2), "NDCG1Eval": (1, 0, 2), "OptimizedRNNStack": (1, 0),
 }
+_COMPOSED = {  # with their numbers of operands
+    "PerDimMeanVarNormalization": 3, "PerDimMeanVarDeNormalization": 3, "RowRepeat": 1, "LookupTable": 2,
+}
 _DELAYS = "PastValue", "FutureValue", "Delay"
 _INPUTS = "InputValue", "SparseInputValue"
 _CONSTANTS = "LearnableParameter", "Mean", "InvStdDev"
@@ -143,8 +146,12 @@ class _Converter:
         if sorted(order) != list(range(len(node.inputs))):
             raise FormatError(f"{self.name}, node {node.name!r} ({node.op}) has {len(node.inputs)} inputs")
         inputs = [self.outputs[node.inputs[i]] for i in order]
-        if node.op == "PerDimMeanVarNormalization":
-            self._normalize(node, inputs, uid, name)
+        if node.op in _COMPOSED:
+            if len(inputs) != _COMPOSED[node.op]:
+                raise FormatError(
+                    f"{self.name}, node {node.name!r} ({node.op}) has {len(inputs)} inputs, not {_COMPOSED[node.op]}"
+                )
+            self._compose(node, inputs, uid, name)
             return
         if node.op in _DELAYS and len(inputs) == 1:
             initial: np.ndarray = np.array(node.values["initial"], node.dtype)
@@ -158,13 +165,27 @@ class _Converter:
         attributes = _ATTRIBUTES[node.op](node.values) if node.op in _ATTRIBUTES else {}
         self._add(_kind(node), uid, name, inputs, attributes)
 
-    def _normalize(self, node: V1Node, inputs: list[str], uid: str, name: str) -> None:
-        """(x - mean) times 1 / standard deviation."""
-        if len(inputs) != 3:
-            raise FormatError(f"{self.name}, node {node.name!r} ({node.op}) has {len(inputs)} inputs, not 3")
-        x, mean, inverse = inputs
-        centred = self._add("Minus", new_uid("Minus"), "", [x, mean], {})
-        self._add("ElementTimes", uid, name, [f"{centred}_Output_0", inverse], {})
+    def _compose(self, node: V1Node, inputs: list[str], uid: str, name: str) -> None:
+        """The records of an operation that CNTK 2 has not: the last one has the name."""
+        def output(op: str, operands: list[str], attributes: Values | None = None) -> str:
+            return f"{self._add(op, new_uid(op), '', operands, attributes or {})}_Output_0"
+
+        if node.op == "PerDimMeanVarNormalization":
+            x, mean, inverse = inputs
+            self._add("ElementTimes", uid, name, [output("Minus", [x, mean]), inverse], {})
+        elif node.op == "PerDimMeanVarDeNormalization":
+            x, mean, inverse = inputs
+            self._add("Plus", uid, name, [output("ElementTimes", [x, output("Reciprocal", [inverse])]), mean], {})
+        elif node.op == "RowRepeat":
+            self._add("Splice", uid, name, inputs * node.values["count"], {"axis": _static(1)})
+        else:
+            matrix, x = inputs
+            leaf = self.leaves.get(node.inputs[0])
+            if leaf is None or len(leaf["shape"]) != 2:
+                raise FormatError(f"{self.name}, node {node.name!r} ({node.op}): its table is no parameter, a matrix")
+            parts = output("Reshape", [x], _reshape((leaf["shape"][0], 0)))
+            found = output("Times", [matrix, parts], {"outputRank": SizeT(1), "inferInputRankToMap": -1})
+            self._add("Reshape", uid, name, [found], _reshape((0,)))
 
     def _shape_kernel(self, node: V1Node) -> None:
         """Reshape kernels stored as a matrix [outputs, elements], whose bytes are those of the kernel tensor."""
@@ -255,6 +276,14 @@ def _transpose(v: Values) -> Values:
     return dict(zip(("axis1", "axis2"), map(_static, v["pair"]), strict=True))
 
 
+def _reshape(shape: tuple[int, ...], begin: int = 0, end: int = 0) -> Values:
+    """The axes from `begin` to before `end` in another shape; a dimension of 0 follows from the others."""
+    return {
+        "newShape": StoredShape(d or -1 for d in shape[::-1]), "beginAxis": _static(begin or 1),
+        "endAxis": _static(end) if end > 0 else _END_STATIC,
+    }
+
+
 def _crop(v: Values) -> Values:
     if not all(0 <= x < 2**31 for x in v["offset"]):
         return {}  # the offset follows from the graph
@@ -301,11 +330,7 @@ _ATTRIBUTES: dict[str, Callable[[Values], Values]] = {
     "RandomSample": _random_sample,
     "RandomSampleInclusionFrequency": _random_sample,
     "RowStack": lambda v: {"axis": _static(v["axis"])},
-    "Reshape": lambda v: {
-        "newShape": StoredShape(d or -1 for d in v["shape"][::-1]),
-        "beginAxis": _static(v["begin"] or 1),
-        "endAxis": _static(v["end"]) if v["end"] > 0 else _END_STATIC,
-    },
+    "Reshape": lambda v: _reshape(v["shape"], v["begin"], v["end"]),
     "Dropout": lambda v: {
         "dropoutRate": 0.0, "rngSeed": SizeT(v["seed"]), "rngOffset": SizeT(v["offset"]),
     },

@@ -267,6 +267,13 @@ def _edits(r: V1Reader, _: type) -> Values:
     return values | {"squash": r.flag(), "ignored": [r.number("Q") for _ in range(r.count("Q", 8))]}
 
 
+def _repeat(r: V1Reader, _: type) -> Values:
+    count = r.number("Q")
+    if not 0 < count <= LONGEST:
+        r.fail(f"rows that are repeated {count} times; up to {LONGEST} can be read")
+    return {"count": count}
+
+
 def _transpose(r: V1Reader, _: type) -> Values:
     pair = r.number("i"), r.number("i")
     return {"pair": pair, "order": [] if any(pair) else [r.number("Q") for _ in range(r.count("Q", 8))]}
@@ -360,7 +367,7 @@ PAYLOADS: dict[str, Callable[[V1Reader, type], Values] | None] = {
     "Convolution": _convolution, "Pooling": _window, "MaxUnpooling": _window, "MaxPooling": _old_pooling(1),
     "AveragePooling": _old_pooling(2), "BatchNormalization": _normalization, "ROIPooling": _roi,
     "OptimizedRNNStack": _rnn_stack, "RandomSample": _sample, "RandomSampleInclusionFrequency": _sample,
-    "RowStack": lambda r, _: {"axis": r.number("i")},
+    "RowStack": lambda r, _: {"axis": r.number("i")}, "RowRepeat": _repeat,
     "Reshape": lambda r, _: {"begin": r.number("i"), "end": r.number("i"), "shape": r.shape()},
     "Dropout": _seed,
     "Where": lambda r, _: {"axis": r.text() if r.version >= 11 else "WhereNodeAxis"},
@@ -371,8 +378,9 @@ PAYLOADS: dict[str, Callable[[V1Reader, type], Values] | None] = {
     "CosDistance", "CosDistanceWithNegativeSamples", "Cosh", "Cosine", "CrossEntropyWithSoftmax", "DiagTimes",
     "DynamicAxis", "ElementTimes", "Equal", "ErrorPrediction", "Exp", "ExponentialLinearUnit", "Floor",
     "GatherPacked", "Greater", "GreaterEqual", "Hardmax", "If", "LabelsToGraph", "LambdaRank", "Less", "LessEqual",
-    "Log", "LogPlus", "LogSoftmax", "Logistic", "Minus", "NDCG1Eval", "Negate", "NotEqual", "PackedIndex", "Pass",
-    "PerDimMeanVarNormalization", "Plus", "Pow", "Reciprocal", "ReconcileDynamicAxis", "RectifiedLinear",
-    "RowElementTimes", "Scale", "ScatterPacked", "Sigmoid", "Sin", "Sinh", "Softmax", "Sqrt", "SquareError",
-    "StableSigmoid", "StopGradient", "SumColumnElements", "SumElements", "Tan", "Tanh",
+    "Log", "LogPlus", "LogSoftmax", "Logistic", "LookupTable", "Minus", "NDCG1Eval", "Negate", "NotEqual",
+    "PackedIndex", "Pass", "PerDimMeanVarDeNormalization", "PerDimMeanVarNormalization", "Plus", "Pow",
+    "Reciprocal", "ReconcileDynamicAxis", "RectifiedLinear", "RowElementTimes", "Scale", "ScatterPacked", "Sigmoid",
+    "Sin", "Sinh", "Softmax", "Sqrt", "SquareError", "StableSigmoid", "StopGradient", "SumColumnElements",
+    "SumElements", "Tan", "Tanh",
 ))
