@@ -298,3 +298,12 @@ class TestDecoding:
     def test_a_function_inside_another_uses_its_arguments(self):
         _, decode, _ = self.decoder()
         assert [v.name for v in decode.signature] == ["history", "source"]
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (2,)])
+def test_a_generator_has_the_shape_of_its_initial_state_if_nothing_else_tells_it(shape):
+    x, steps = C.input_variable(shape), C.sequence.input_variable(2)
+    generated = C.layers.UnfoldFrom(lambda state: C.tanh(state))(x, steps)
+    (values,) = generated.eval({x: np.ones((1, *shape)), steps: [np.ones((2, 2))]})
+    assert generated.shape == shape and values.shape == (2, *shape)
+    np.testing.assert_allclose(values.reshape(2, -1)[:, 0], [np.tanh(1), np.tanh(np.tanh(1))], rtol=1e-6)

@@ -116,8 +116,8 @@ def infer(node: Node, guess: int = 0) -> bool:
 
     With `guess`, an operation with operands of unknown shape is inferred from the others where possible: with 1 only if
     they have a dimension above 1, with 2 if they have a dimension, with 3, the last resort, in any case. A delay is
-    inferred from its initial state: only with 3 if that has one element, as it might be broadcast, and never from
-    a scalar.
+    inferred from its initial state: only with 3 if that has one element, as it might be broadcast, and only with 4 if
+    it is a scalar.
     """
     if node.primitive.passes_through:
         differs = node.node_outputs != node.node_inputs
@@ -166,8 +166,8 @@ def _guessed(node: Node, known: list[Edge], guess: int) -> Any:
     primitive, inputs = node.primitive, node.node_inputs
     if not guess or not known or len(known) == len(inputs):
         return None
-    minimum = 2 if guess < 3 else 1
-    if primitive.delay and known == inputs[1:] and max(inputs[1].shape, default=0) >= minimum:
+    least = (2, 2, 1, 0)[guess - 1]  # the size from which on an initial state tells the shape
+    if primitive.delay and known == inputs[1:] and max(inputs[1].shape, default=0) >= least:
         return Spec(inputs[1].shape, axes=inputs[0].dynamic_axes)  # the initial state of a generator
     is_determined = guess > 2 or any(v.shape if guess == 2 else max(v.shape, default=1) > 1 for v in known)
     return primitive.outputs_of_known(known, node.node_attributes) if is_determined else None
@@ -218,7 +218,7 @@ def infer_all(roots: Iterable[Node], guess: int = 0) -> None:
             confirm_dtype(v)
     if any(map(is_undetermined, placeholders)) and not guess:
         return
-    for strength in (guess,) if guess else (1, 2, 3):
+    for strength in (guess,) if guess else (1, 2, 3, 4):
         if not any(is_unknown(v.shape) for n in order for v in n.node_outputs):
             return
         _settle(order, strength)  # until the guess has gone round: nested loops wait for the shape of each other
