@@ -14,7 +14,8 @@ from ..variables import Variable
 SUMS = frozenset((  # over minibatches in CNTK
     "CrossEntropy", "CrossEntropyWithSoftmax", "ClassBasedCrossEntropyWithSoftmax", "ClassificationError",
     "ErrorPrediction", "SquareError", "Logistic", "WeightedLogistic", "SumElements", "ForwardBackward",
-    "EditDistanceError", "LatticeSequenceWithSoftmax", "LambdaRank", "NDCG1Eval",
+    "EditDistanceError", "LatticeSequenceWithSoftmax", "LambdaRank", "NDCG1Eval", "MatrixL1Reg",
+    "MatrixL2Reg",
 ))  # fmt: skip
 ROLES = ("feature", "label", "criterion", "evaluation", "output")
 

@@ -47,17 +47,19 @@ def test_criteria_in_further_operations_are_the_sums_over_a_minibatch_that_they_
         error = SquareError (x, y) ; ll = Logistic (y, x)
         both = Constant (0.5) .* error + ll
         regularized = error + MatrixL1Reg (W)
-        root = Sqrt (error)
-        outputNodes = (both : regularized : root)
+        root = Sqrt (error) ; small = MatrixL2Reg (x)
+        outputNodes = (both : regularized : root : small)
     """)
     x = np.float32([[0.2, 0.4, 0.6], [0.1, 0.3, 0.9]])
     y = np.float32([[0, 1, 1], [0, 0, 1]])
     data = {network.nodes["x"]: x, network.nodes["y"]: y}
     error = ((x - y) ** 2).sum(1)
     logistic = -np.log(np.where(y == 1, x, 1 - x)).sum(1)
-    expected = {"both": error / 2 + logistic, "regularized": error.sum() + 12, "root": error.sum() ** 0.5}
+    expected = {"both": error / 2 + logistic, "regularized": error.sum() + 12, "root": error.sum() ** 0.5,
+                "small": (x**2).sum() ** 0.5}
     for name, values in expected.items():
-        actual = np.ravel(network.nodes[name].owner.eval(data))
+        f = C.combine([network.nodes[name]])
+        actual = np.ravel(f.eval({v: data[v] for v in f.arguments}))
         np.testing.assert_allclose(actual, np.ravel(values), rtol=1e-5, err_msg=name)
 
 

@@ -79,14 +79,14 @@ def logistic(C: Any, labels: Any, probabilities: Any, *weights: Any, name: str) 
 
 @operation("MatrixL1Reg")
 def l1(C: Any, x: Any, *, name: str) -> Any:
-    """The sum of absolute values."""
-    return C.reduce_sum(C.abs(x), axis=C.Axis.all_static_axes(), name=name)
+    """The sum of absolute values, of all samples."""
+    return C.reduce_sum(C.abs(x), axis=C.Axis.all_axes(), name=name)
 
 
 @operation("MatrixL2Reg")
 def l2(C: Any, x: Any, *, name: str) -> Any:
-    """The square root of the sum of squares."""
-    return C.sqrt(C.reduce_sum(C.square(x), axis=C.Axis.all_static_axes()), name=name)
+    """The square root of the sum of squares, of all samples."""
+    return C.sqrt(C.reduce_sum(C.square(x), axis=C.Axis.all_axes()), name=name)
 
 
 @operation("EditDistanceError", sequences=True)

@@ -20,7 +20,7 @@ OPTIONS = {
     "mapcount": "mapDims", "lowerpadding": "lowerPad", "upperpadding": "upperPad", "default": "defaultHiddenActivation",
     "kernelshape": "kernelDims",
 }
-VALUES = {name.lower(): name for name in (
+VALUES = {"none": "zero"} | {name.lower(): name for name in (
     "uniform", "gaussian", "fixedValue", "fromFile", "fromLiteral", "heNormal", "heUniform", "glorotNormal",
     "glorotUniform", "xavier", "zero", "bilinear", *ROLES, "criteria", "eval",
 )}
