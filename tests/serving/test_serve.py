@@ -223,6 +223,22 @@ def test_it_stops_gracefully(tmp_path):
     assert "Traceback" not in server.log.read_text()
 
 
+def test_a_request_that_comes_as_it_stops_is_answered(tmp_path):
+    server = Server(tmp_path)
+    connection = http.client.HTTPConnection(server.address, timeout=30)
+    for last in (False, True):
+        if last:
+            server.process.terminate()
+            wait_until(lambda: "Shutting down" in server.log.read_text())
+        connection.request("POST", "/v2/models/scaled/infer", json.dumps({"inputs": [tensor([1, 2, 3])]}))
+        response = connection.getresponse()
+        assert response.status == 200
+        assert json.loads(response.read())["outputs"][0]["data"] == [2, 4, 6]
+        assert response.headers.get("Connection") == ("close" if last else None)
+    server.stop()
+    assert server.process.returncode == 0
+
+
 @pytest.mark.parametrize("models, text", [
     (["nowhere.model"], "no such file"),
     (["a.model", "b/a.model"], "give NEWNAME="), (["a/b=c.model"], "cannot be one"),

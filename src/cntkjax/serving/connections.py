@@ -1,4 +1,4 @@
-"""Connections of the server: those that begin a request and do not go on are closed."""
+"""Connections of the server: those that begin a request and do not go on are closed, and how all end with it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
+_LAST_SECONDS = 1.0  # in which an idle client may still send a request when the server stops
 _Protocol: Any = AutoHTTPProtocol  # by h11 or httptools, whichever is installed
 
 
@@ -15,10 +16,15 @@ def impatient(seconds: float) -> type[asyncio.Protocol]:
 
     uvicorn itself waits for them as long as the client likes, so some hundred clients that send nothing would take all
     file descriptors. How long the body may take is up to the application.
+
+    When the server stops, uvicorn closes idle connections at once. A client that is sending a request just then sees its
+    connection reset, and cannot know whether the request was computed. So the next request is answered first, with
+    ``Connection: close``.
     """
 
     class Impatient(_Protocol):
         _limit: asyncio.TimerHandle | None = None
+        _end: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
             super().connection_made(transport)
@@ -27,14 +33,32 @@ def impatient(seconds: float) -> type[asyncio.Protocol]:
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
             self._await_headers()
+            if self._end is not None and self._answers():
+                self._end_with_answer()
 
         def connection_lost(self, error: Exception | None) -> None:
             self._forget_limit()
+            if self._end is not None:
+                self._end.cancel()
             super().connection_lost(error)
+
+        def shutdown(self) -> None:
+            if self._answers():
+                self._end_with_answer()
+            else:
+                self._end = asyncio.get_running_loop().call_later(_LAST_SECONDS, super().shutdown)
+
+        def _end_with_answer(self) -> None:
+            if self.cycle.keep_alive:
+                self.cycle.keep_alive = False
+                self.cycle.default_headers = [*self.cycle.default_headers, (b"connection", b"close")]
+
+        def _answers(self) -> bool:
+            return self.cycle is not None and not self.cycle.response_complete
 
         def _await_headers(self) -> None:
             """Begin to count the time, unless it is counted already, or a request is being answered."""
-            if self.cycle is not None and not self.cycle.response_complete:
+            if self._answers():
                 self._forget_limit()
             elif self._limit is None:
                 self._limit = asyncio.get_running_loop().call_later(seconds, self.transport.close)
