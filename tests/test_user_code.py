@@ -1,11 +1,13 @@
 """Warnings point to the user's line, through the decorators of public functions and any function of the package."""
 
+import runpy
 import warnings
 
 import numpy as np
 import pytest
 
 import cntkjax as C
+from cntkjax._user_code import line_of
 from cntkjax.internal.sanitize import sanitize_batch
 
 
@@ -38,3 +40,7 @@ def test_a_deprecated_function_warns_a_script_by_default():
         warnings.filterwarnings("default", category=DeprecationWarning, module="__main__")
         exec(script, {"C": C, "__name__": "__main__"})
     assert [warning.filename for warning in caught] == ["script.py"]
+
+
+def test_what_python_itself_calls_has_no_line_of_the_user():
+    assert line_of((runpy.run_module.__code__, 0)) == ""  # as the command line, by python -m cntkjax

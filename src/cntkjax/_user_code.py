@@ -29,10 +29,12 @@ def user_place() -> Place | None:
 
 
 def line_of(place: Place | None) -> str:
-    """``'train.py:31'`` for a place; '' for None."""
+    """``'train.py:31'`` for a place; '' for None, and where Python itself has called, as by ``python -m cntkjax``."""
     if place is None:
         return ""
     code, instruction = place
+    if code.co_filename.startswith("<frozen"):
+        return ""
     line = next((line for begin, end, line in code.co_lines() if begin <= instruction < end), None)
     return f"{basename(code.co_filename)}:{line}"
 

@@ -34,6 +34,15 @@ def test_tensors_in_json_have_the_type_of_the_input():
     assert query.tensors["x"].tolist() == [[[1, 2, 3], [4, 5, 6]]]
 
 
+@pytest.mark.filterwarnings("error")
+def test_numbers_of_any_size_are_taken():
+    large = [10**20, 1.5, -(10**30), 1e300, 0, 3]
+    tensor = decoded(body(request(data=large)), None, {"x": X}).tensors["x"]
+    np.testing.assert_array_equal(tensor.ravel(), np.float32([1e20, 1.5, -1e30, np.inf, 0, 3]))
+    with pytest.raises(BadRequest, match="list of numbers"):
+        decoded(body(request(data=[10**20, "1", None, True, 0, 3])), None, {"x": X})
+
+
 def test_bytes_follow_in_the_order_of_the_inputs():
     x, s = np.arange(6, dtype="<f4"), np.arange(4, dtype="<f8")
     head = body(
@@ -42,6 +51,12 @@ def test_bytes_follow_in_the_order_of_the_inputs():
     )
     query = decoded(head + s.tobytes() + x.tobytes(), str(len(head)), {"x": X, "s": S})
     assert query.tensors["x"].ravel().tolist() == x.tolist() and query.tensors["s"].ravel().tolist() == s.tolist()
+
+
+def test_bytes_after_the_last_tensor_are_refused():
+    head = body({"name": "x", "shape": [1, 2, 3], "datatype": "FP32", "parameters": {"binary_data_size": 24}})
+    with pytest.raises(BadRequest, match="goes on for 3 bytes after its last tensor"):
+        decoded(head + bytes(27), str(len(head)), {"x": X})
 
 
 def test_outputs_are_chosen_and_each_may_be_bytes():

@@ -17,8 +17,8 @@ def impatient(seconds: float) -> type[asyncio.Protocol]:
     uvicorn itself waits for them as long as the client likes, so some hundred clients that send nothing would take all
     file descriptors. How long the body may take is up to the application.
 
-    When the server stops, uvicorn closes idle connections at once. A client that is sending a request just then sees its
-    connection reset, and cannot know whether the request was computed. So the next request is answered first, with
+    When the server stops, uvicorn closes idle connections at once. A client that is sending a request just then sees
+    its connection reset, and cannot know whether the request was computed. So the next request is answered first, with
     ``Connection: close``.
     """
 

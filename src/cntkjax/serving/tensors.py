@@ -69,6 +69,8 @@ def decoded(body: bytes, header_length: str | None, inputs: Mapping[str, Edge]) 
         end = length if size is None else length + _size(name, size, len(body) - length)
         tensors[name] = _tensor(name, inputs[name], item, body[length:end] if size is not None else None)
         length = end
+    if length != len(body):
+        raise BadRequest(f"the body goes on for {len(body) - length} bytes after its last tensor")
     if missing := inputs.keys() - tensors.keys():
         raise BadRequest(f"there are no data for the inputs {_names(missing)}")
     outputs = _items(request, "outputs") if request.get("outputs") is not None else []
@@ -162,11 +164,14 @@ def _array(name: str, shape: Sequence[int], dtype: np.dtype[Any], data: object, 
 def _numbers(name: str, data: object, dtype: np.dtype[Any]) -> np.ndarray:
     try:
         array = np.asarray(data)
-    except (ValueError, RecursionError):
+        if dtype.kind == "f" and array.dtype == object and {*map(type, array.flat)} <= {int, float}:
+            array = array.astype(np.float64)  # among them are integers of more than 64 bits, as JavaScript writes 1e20
+    except (ValueError, OverflowError, RecursionError):
         array = np.asarray(None)
     if not isinstance(data, list) or array.dtype.kind not in ("iu" if dtype.kind == "i" else "iuf"):
         raise BadRequest(f'input {name!r}: "data" has to be a list of {"integers" if dtype.kind == "i" else "numbers"}')
-    return array.astype(np.int64 if dtype.kind == "i" else dtype)  # the range of indices is checked next
+    with np.errstate(over="ignore"):  # the range of indices is checked next, and other numbers become infinite
+        return array.astype(np.int64 if dtype.kind == "i" else dtype)
 
 
 def _one_hot(name: str, variable: Edge, indices: np.ndarray) -> Value:
