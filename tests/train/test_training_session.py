@@ -108,6 +108,23 @@ def test_progress_is_reported_when_due(session, options, expected):
     assert session.run(max_samples=22, **options) == expected
 
 
+@pytest.mark.parametrize("unit", DataUnit)
+def test_a_frequency_of_0_is_never_and_none_is_once_at_the_end(session, tmp_path, unit):
+    """As in CNTK, whatever has the frequency."""
+    name, validation = str(session.folder / "model"), session.source()
+    inputs = {session.x: validation.streams.x, session.y: validation.streams.y}
+
+    def run(frequency):
+        test = C.CrossValidationConfig(validation, frequency, 4, max_samples=4, model_inputs_to_streams=inputs)
+        checkpoint = C.CheckpointConfig(name, frequency, restore=False)
+        return session.run(
+            max_samples=8, progress_frequency=frequency, cv_config=test, checkpoint_config=checkpoint
+        )
+
+    assert run((0, unit)) == "t4 t4"
+    assert run(None) == "t4 t4 k S8 e4 E4"
+
+
 @pytest.mark.parametrize(("options", "expected"), [
     ({}, "t4 t4 t4 t4 t4 t2 k S22"),
     ({"frequency": 8}, "t4 S4 t4 k S4 t4 S4 t4 k S4 t4 S4 t2 k S2"),

@@ -115,7 +115,7 @@ def train(
         if epoch_size is None:
             raise ValueError("train: give epoch_size or max_samples, as only arrays have a known number of samples")
         max_samples = epoch_size * (1 if max_epochs is None else max_epochs)
-    frequency = progress_frequency or epoch_size
+    frequency = epoch_size if progress_frequency is None else progress_frequency
     frequencies = (writer.freq for writer in writers if hasattr(writer, "freq"))
     collector = _Collector(next(frequencies, _minibatches(frequency, minibatch_size)))
     trainer = Trainer(None, criterion, parameter_learners, [*writers, collector])

@@ -83,7 +83,7 @@ def minibatch_size_schedule(schedule: Entries, epoch_size: int = 1) -> Minibatch
 class CheckpointConfig:
     """When and where checkpoints are written, and whether to resume from an existing one.
 
-    `frequency`: samples, or (number, DataUnit), between checkpoints; without it there is one, at the end.
+    `frequency`: samples, or (number, DataUnit), between checkpoints; without it there is one, at the end, with 0 none.
     `restore`: resume from ``filename``, or if that does not exist from the last of the numbered files.
     `preserve_all`: keep all checkpoints, as ``filename0``, ``filename1`` …; the last one also as ``filename``.
 
@@ -142,7 +142,7 @@ class CrossValidationConfig(_Validation):
     """The data for tests during training, and how often they are run.
 
     `minibatch_source`: a source, or a tuple of arrays in the order of the arguments of `criterion`.
-    `frequency`: samples, or (number, DataUnit), between tests; without it there is one, at the end.
+    `frequency`: samples, or (number, DataUnit), between tests; without it there is one, at the end, with 0 none.
     `callback`: ``callback(index, average_error, num_samples, num_minibatches)`` after each test; False ends training.
     `model_inputs_to_streams`: {argument: stream}, by default those of the training.
 
@@ -205,8 +205,8 @@ class TestConfig(_Validation):
 class _Action:
     """A callback that runs once per period, and at the end if training has advanced since the last time.
 
-    `frequency`: the length of a period; 0 for none. The callback gets the number of the period, from 0; False from it
-    ends training.
+    `frequency`: the length of a period; if that is 0, it never runs. The callback gets the number of the period, from
+    0; False from it ends training.
     """
 
     def __init__(self, frequency: tuple[int, DataUnit], callback: Callable[[int], bool | None]) -> None:
@@ -222,7 +222,8 @@ class _Action:
         """Call the callback if it is due; False if training should end."""
         now = _count(progress, self._unit)
         periods = now // self._period if self._period else 0
-        if periods <= self._periods and not (at_end and now > self._last):
+        is_due = periods > self._periods or (at_end and now > self._last)
+        if not (self._period and is_due):
             return True
         number, self._periods, self._last = self._periods, periods, now
         return self._callback(number) is not False
@@ -388,7 +389,7 @@ class _SessionCore:
 
     def _save_last(self) -> None:
         config = self._checkpoints
-        if config is None or config.filename is None:
+        if config is None or config.filename is None or not config.frequency[0]:
             return
         if config.preserve_all or self._saved_at != self._trainer.progress:
             self._save(config.filename)
@@ -413,7 +414,8 @@ class TrainingSession(_SessionCore):
 
     `mb_size`: the minibatch size, or the result of ``minibatch_size_schedule``.
     `model_inputs_to_streams`: {argument: stream of ``mb_source``}.
-    `progress_frequency`: samples, or (number, DataUnit), between summaries of the progress writers.
+    `progress_frequency`: samples, or (number, DataUnit), between summaries of the progress writers; None: one at the
+    end, 0: none.
     `callbacks`: see `cntkjax.train.callbacks`; an extension. An epoch of theirs ends with each of these summaries.
 
     Units: `mb_size` and `max_samples` are in samples, of all workers.
@@ -500,15 +502,16 @@ def training_session(
 
 
 def as_frequency(frequency: Frequency, where: str) -> tuple[int, DataUnit]:
-    """(number, unit); 0 means once, at the end."""
-    number, unit = frequency if isinstance(frequency, tuple) else (frequency or 0, DataUnit.sample)
+    """(number, unit): 0 means never, and `sys.maxsize`, for None, once, at the end."""
+    frequency = sys.maxsize if frequency is None else frequency
+    number, unit = frequency if isinstance(frequency, tuple) else (frequency, DataUnit.sample)
     try:
         number, unit = operator.index(number), DataUnit(unit)
     except (TypeError, ValueError):
         expected = "a number of samples or a pair (number, DataUnit)"
         raise ValueError(f"{where}: a frequency is {expected}, not {frequency!r}") from None
     if number < 0:
-        raise ValueError(f"{where}: a frequency is not negative; this one is {number}: give 0 for one at the end only")
+        raise ValueError(f"{where}: a frequency is not negative; this one is {number}: give None for once, at the end")
     return number, unit
 
 
