@@ -46,6 +46,20 @@ def test_likelihoods_of_frames_are_written_in_a_htk_file_for_each_utterance(tmp_
     np.testing.assert_allclose(np.concatenate(found), expected, atol=1e-5)
 
 
+def test_criteria_are_written_as_sums_over_minibatches(tmp_path):
+    write_speech(tmp_path)
+    config = SPEECH.replace("Train:Text:Htk", "Train:Text:Whole").replace("DIM", "2")
+    for name, size in (("Text", 10), ("Whole", 1000)):
+        config += f"""
+            {name} = [ action = write ; outputPath = "$Data$/{name}" ; minibatchSize = {size}
+                       outputNodeNames = CrossEntropyWithSoftmax ]
+        """
+    assert run(tmp_path, config) == 0
+    parts, whole = (np.loadtxt(tmp_path / f"{name}.CrossEntropyWithSoftmax", ndmin=1) for name in ("Text", "Whole"))
+    assert parts.shape == (4,) and whole.shape == (1,)
+    assert parts.sum() == pytest.approx(whole[0], abs=1e-5)
+
+
 @pytest.mark.parametrize(("dim", "files", "message"), [
     ("3", 4, "the node has 2 values a sample, not dim = 3"), ("2", 3, "lists fewer files than there are utterances"),
 ])  # fmt: skip

@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, TextIO
 
+from ...axis import Axis
 from ...io import MinibatchData
-from ...ops import alias
+from ...ops import alias, reduce_sum
 from ...train._sources import next_minibatch
 from ...variables import Variable
-from ..network import Network
+from ..network import SUMS, Network
 from ..readers import FileSource, open_reader, streams_of
 from ..source import new_text
 from .building import read_or_built
@@ -32,7 +33,10 @@ def write(command: Command) -> None:
     with ExitStack() as stack:
         keys = source.keys() if type(source) is FileSource else ()  # utterances side by side are in another order
         writers, where = _writers(network, command, stack, keys)
-        values = {name: alias(network.nodes[name]) for name in writers}
+        values = {
+            name: reduce_sum(network.nodes[name], axis=Axis.all_axes())  # issue 495
+            if network.operations.get(name) in SUMS else alias(network.nodes[name]) for name in writers
+        }
         constants = {name: values.pop(name) for name, value in [*values.items()] if not value.arguments}
         _written(constants, {}, writers, network)
         inputs = streams_of([*values.values()], source)
@@ -72,18 +76,13 @@ def _written(
         given = {variable: minibatch[variable] for variable in value.arguments}
         result, axes = value.eval(given), len(value.output.dynamic_axes)
         for sequence in result if axes > 1 else ([row] for row in result) if axes else [[result]]:
-            writers[name].sequence(_dense(sequence), network.nodes[name].shape)
+            dense = sequence.todense() if hasattr(sequence, "todense") else sequence
+            writers[name].sequence(dense, network.nodes[name].shape)
     return max((data.num_samples for data in minibatch.values()), default=0)
 
 
-def _dense(sequence: Any) -> Any:
-    return sequence.todense() if hasattr(sequence, "todense") else sequence
-
-
 def _open(stack: ExitStack, path: str, name: str) -> TextIO:
-    if path == "-":
-        return sys.stdout
-    return stack.enter_context(new_text(f"{path}.{name.replace(os.sep, '_')}"))
+    return sys.stdout if path == "-" else stack.enter_context(new_text(f"{path}.{name.replace(os.sep, '_')}"))
 
 
 __all__ = ["write"]
