@@ -295,6 +295,13 @@ def test_a_stream_carries_states_from_piece_to_piece():
         C.Predictor(mlp()).stream()
 
 
+def test_what_looks_ahead_is_no_stream():
+    x = C.sequence.input_variable(5)
+    for f in (C.sequence.future_value(x), C.layers.Recurrence(C.layers.GRU(2), go_backwards=True)(x)):
+        with pytest.raises(ValueError, match=r"FutureValue.* looks ahead"):
+            C.Predictor(f).stream()
+
+
 def test_random_numbers_go_on_from_call_to_call_as_those_of_eval_do():
     x = C.input_variable(3)
     f = C.random.normal_like(x, seed=5) + x

@@ -192,7 +192,7 @@ class Predictor:
         """A function for one sequence that comes in pieces: each call takes the next steps and returns the outputs.
 
         Delays that look back (`PastValue`) carry their values from call to call, as in CNTK's truncated sequences.
-        Errors: ValueError if the function has no sequences, or runs in ONNX Runtime.
+        Errors: ValueError if the function has no sequences, looks ahead (`FutureValue`), or runs in ONNX Runtime.
 
         >>> import cntkjax as C
         >>> x = C.sequence.input_variable(1)
@@ -205,6 +205,12 @@ class Predictor:
             raise ValueError(explain(
                 f"{self.function!r} cannot be computed piece by piece: it has no sequences, or runs in ONNX Runtime",
                 fix='call stream for a function with a sequence axis and backend="jax" or "fastest"',
+            ))
+        ahead = next((node for node in self._plan.nodes if node.primitive.delay > 0), None)
+        if ahead is not None:
+            raise ValueError(explain(
+                f"{self.function!r} cannot be computed piece by piece: {ahead!r} looks ahead, beyond the end of a piece",
+                fix="predict whole sequences, or pieces together with the steps that come after them",
             ))
         memory, begins = Memory(), [True]
 
