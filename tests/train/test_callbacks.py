@@ -43,6 +43,12 @@ def test_early_stopping_ends_a_session_that_no_longer_improves(monitor):
     assert abs(z.parameters[0].value.item() - 3) < 0.1
 
 
+@pytest.mark.parametrize("callback", [EarlyStopping("accuracy"), ModelCheckpoint("never.model", "accuracy")])
+def test_a_quantity_that_never_comes_is_reported(callback):
+    with pytest.warns(UserWarning, match=r"waited for 'accuracy', and there was '(val_metric|loss)'"):
+        session([callback], samples=16)
+
+
 def test_early_stopping_restores_the_best_weights():
     stop = EarlyStopping("val_metric", patience=3, restore_best_weights=True)
     _, z = session([stop], rate=0.13, start=2.9)  # each step overshoots: the error grows

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from .._user_code import warn
 from ..graph.proxy import unwrap
 from ..learners import learning_parameter_schedule
 from ..logging import ProgressWriter
@@ -81,13 +82,26 @@ class _Monitor(Callback):
         self.monitor, self.mode, self.min_delta = monitor, mode, abs(min_delta)
         self.best = np.inf if mode == "min" else -np.inf
         self.wait = 0
+        self._others: dict[str, None] | None = {}  # what came in the place of the quantity; None once that has come
 
     def on_epoch_end(self, logs: Logs) -> None:
         """Compare the quantity, if it is one of these."""
         if self.monitor in logs:
+            self._others = None
             self._compare(float(logs[self.monitor]))
+        elif self._others is not None:
+            self._others |= dict.fromkeys(logs)
 
     on_validation_end = on_epoch_end
+
+    def on_train_end(self) -> None:
+        """Warn if the quantity never came."""
+        if self._others:
+            warn(
+                f"{type(self).__name__} has done nothing: it waited for {self.monitor!r}, and there was "
+                f"{' and '.join(map(repr, self._others))}. Monitor one of these; 'val_metric' needs a "
+                "CrossValidationConfig"
+            )
 
     def _compare(self, value: float) -> None:
         gain = self.best - value if self.mode == "min" else value - self.best
@@ -144,6 +158,7 @@ class EarlyStopping(_Monitor):
 
     def on_train_end(self) -> None:
         """Restore the parameters."""
+        super().on_train_end()
         for parameter, value in zip(self.parameters, self._best_weights, strict=False):
             parameter.value = value
 
