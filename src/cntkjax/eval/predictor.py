@@ -209,7 +209,7 @@ class Predictor:
         ahead = next((node for node in self._plan.nodes if node.primitive.delay > 0), None)
         if ahead is not None:
             raise ValueError(explain(
-                f"{self.function!r} cannot be computed piece by piece: {ahead!r} looks ahead, beyond the end of a piece",
+                f"{self.function!r} cannot be computed piece by piece: {ahead!r} looks ahead, beyond the end of it",
                 fix="predict whole sequences, or pieces together with the steps that come after them",
             ))
         memory, begins = Memory(), [True]
