@@ -113,6 +113,7 @@ def test_each_learner_has_its_own_blocks(runs):
     ("summed", [[0, 20, 0, 2], [20, 40, 2, 4], [40, 60, 4, 6]]),
     ("later", [[0, 30, 0, 2], [30, 50, 2, 4]]),
     ("blocks", [[0, 40, 0, 2]]),
+    ("restored", [[0, 20, 0, 2], [0, 50, 0, 2]]),
 ])
 def test_progress_writers_count_exchanges_as_in_cntk(runs, strategy, expected):
     for worker in runs[1]:

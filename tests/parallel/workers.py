@@ -96,8 +96,11 @@ def summary_of_blocks(rank, sizes):
     return loss_sum / samples, metric_sum / samples
 
 
-def reported_exchanges(wrap):
-    """Samples and number of exchanges that a progress writer is told of, for each two of them, in six steps."""
+def reported_exchanges(wrap, checkpoint=None):
+    """Samples and number of exchanges that a progress writer is told of, for each two of them, in six steps.
+
+    `checkpoint`: where training goes on from after three steps, with a new trainer.
+    """
     x, w, seen = C.input_variable(1), C.parameter((1, 1), init=1), []
     loss = C.reduce_sum(C.times(x, w))
 
@@ -113,7 +116,11 @@ def reported_exchanges(wrap):
 
     learner = wrap(C.sgd([w], C.learning_parameter_schedule_per_sample(0.01)))
     trainer = C.Trainer(loss, (loss, None), learner, [Writer()])
-    for _ in range(6):
+    for i in range(6):
+        if checkpoint is not None and i == 3:
+            trainer.save_checkpoint(checkpoint)
+            trainer = C.Trainer(loss, (loss, None), wrap(C.sgd([w], 0.01)), [Writer()])
+            trainer.restore_from_checkpoint(checkpoint)
         trainer.train_minibatch({x: np.ones((5, 1))})
     return seen
 
@@ -172,6 +179,7 @@ def main(folder):
         results["two_sizes_losses"] = blocks_of_two_sizes(rank)
         summed, blocks = C.data_parallel_distributed_learner, C.block_momentum_distributed_learner
         results["reported_summed"] = reported_exchanges(summed)
+        results["reported_restored"] = reported_exchanges(summed, folder / "exchanges")
         results["reported_later"] = reported_exchanges(lambda learner: summed(learner, distributed_after=10))
         results["reported_blocks"] = reported_exchanges(lambda learner: blocks(learner, 20))
     results["rate_0_summed"] = rate_becomes_0(C.data_parallel_distributed_learner)

@@ -65,7 +65,7 @@ class DistributedTraining:
         self._is_synchronized = False
         self._restored_errors: list[np.ndarray] = []
         self._samples, self._sums = 0, (LazySum(), LazySum())
-        self._synchronized_at: int | None = None
+        self._synchronized_at = 0  # as in CNTK also where training goes on from a checkpoint
         self._begun: list[Any] = []  # the models from which the blocks of the current step began
         if accumulate > 1 and self.has_others:
             raise ValueError("several workers do not accumulate gradients: give each of them larger minibatches")
@@ -100,8 +100,6 @@ class DistributedTraining:
         for learner, block in self.blocks:
             block.begin(_values(learner))
         self._begun = [block.state.value.start_values for _, block in self.blocks]
-        if self._synchronized_at is None:
-            self._synchronized_at = samples_seen
         exchange: GradientExchange | None
         if self.is_sharded(samples_seen) and any(self._ways):
             exchange = self._between_all_devices()
@@ -123,7 +121,6 @@ class DistributedTraining:
         is_exchange |= exchange is not None and exchange is self._exchange
         if not (self.has_others and is_exchange):
             return 0
-        assert self._synchronized_at is not None
         samples, self._synchronized_at = samples_seen - self._synchronized_at, samples_seen
         return samples
 
