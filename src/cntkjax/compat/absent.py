@@ -20,7 +20,7 @@ _INSTEAD = {  # what to use: the names
     ),
     "use cntk.losses.lattice_sequence_with_softmax": "lattice_sequence_with_softmax",
     "use cntk.ops.custom_proxy_op": "custom_proxy_op",
-    "use cntk.train.distributed.data_parallel_distributed_learner; gradients are not quantized": (
+    "use cntk.train.distributed.data_parallel_distributed_learner, whose num_quantization_bits quantize gradients": (
         "QuantizedDistributedCommunicator create_quantized_data_parallel_distributed_learner quantized_mpicommunicator "
         "should_use_sparse_gradient_aggregation_in_data_parallel_sgd get_mpipack_threshold"
     ),

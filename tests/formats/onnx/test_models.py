@@ -38,6 +38,7 @@ def test_files_of_cntk_compute_the_same_as_onnx_runtime(name: str, shape: tuple[
     path = GOLDEN / f"{name}.onnx"
     x = R.normal(size=shape).astype(np.float32)
     f = C.Function.load(path, format=ONNX)
+    assert f.name == (f.output.name if len(f.outputs) == 1 else "")  # as in CNTK
     result = f.eval({f.arguments[0]: x})
     values = list(result.values()) if len(f.outputs) > 1 else [result]
     for actual, expected in zip(values, run(path, x), strict=True):

@@ -63,7 +63,7 @@ class GraphReader:
         if len(outputs) == 1:
             owner = producer(outputs[0])
             if owner is not None and len(owner.outputs) == 1:
-                return ops.as_composite(owner)  # type: ignore[arg-type]
+                return ops.as_composite(owner, owner.name)  # type: ignore[arg-type]
             return ops.alias(outputs[0])
         outputs = [v if v.is_output and v not in outputs[:i] else ops.alias(v).output
                    for i, v in enumerate(outputs)]
