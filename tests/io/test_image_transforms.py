@@ -62,6 +62,37 @@ def test_random_colours_agree_with_cntk():
     np.testing.assert_allclose(pixels, recorded, atol=1e-3)
 
 
+def intensity(tmp_path, **options):
+    """Jitter along axes of which the second is the third of the file, in the order red, green, blue."""
+    path = tmp_path / "axes.xml"
+    matrices = (("EigVal", "3 2 1"), ("EigVec", "1 0 0 0 0 1 0 1 0"))
+    path.write_text("<opencv_storage>" + "".join(f"<{n}><data>{v}</data></{n}>" for n, v in matrices)
+                    + "</opencv_storage>")
+    return transforms.ImageTransform(type="Intensity", intensityFile=str(path), **options)
+
+
+def test_random_intensities_agree_with_cntk(tmp_path):
+    """The seventh image needs a number of which the first draw is rejected."""
+    shifts = [[-0.67815, 1.31082, 1.15548], [0.97482, -1.82086, 0.00003], [-0.55075, 0.51105, 0.01765],
+              [-0.92886, -0.097, 0.3381], [-1.522, -1.1, 0.638], [0.387, -0.054, 0.569], [-1.309, 0.977, 0.265]]
+    for seed, (first, second, third) in enumerate(shifts):
+        pixel = intensity(tmp_path, intensityStdDev=2.0)(np.full((1, 1, 3), 100, np.uint8), seed)[0, 0]
+        np.testing.assert_allclose(pixel - 100, [4 * second, 2 * third, 6 * first], atol=3e-3)
+    dark, bright = (intensity(tmp_path, intensityStdDev=1000.0)(np.full((1, 1, 3), 100, np.uint8), 0)[0, 0, i]
+                    for i in (2, 0))
+    assert (dark, bright) == (0, 255)
+    image = np.full((1, 1, 3), 100, np.uint8)
+    assert intensity(tmp_path)(image) is image  # without a deviation
+
+
+def test_the_axes_of_intensities_are_checked(tmp_path):
+    jitter = intensity(tmp_path, intensityStdDev=1.0)
+    path = tmp_path / "axes.xml"
+    path.write_text(path.read_text().replace("3 2 1", "3 2"))
+    with pytest.raises(RuntimeError, match=r"Invalid EigVal data in file: .*axes.xml: it has to be 3 numbers"):
+        jitter(np.full((1, 1, 3), 100, np.uint8))
+
+
 def test_saturation_of_negative_intensities_agrees_with_cntk():
     color, random = as_transform(transforms.color(0, 0, 0.5)), TransformRandom(0)
     pixels = [color(np.array([[[-166, -249, -204]]], np.float32), random)[0, 0] for _ in range(2)]

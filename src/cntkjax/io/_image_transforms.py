@@ -9,14 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any
+from functools import cache, cached_property, partial
+from math import exp, log, log1p, sqrt
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .._user_code import warn
 from ._files import open_binary
 from ._resize import KINDS, Pixels, mirrored, resized
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
 
 _ANY_SEED = np.random.SeedSequence(0)  # asking the system for one takes as long as scaling an image
 
@@ -42,9 +46,44 @@ class TransformRandom:
         """A number in the range [low, high)."""
         return low + (high - low) * self._next() / 2**32
 
+    def normal(self) -> float:
+        """A number of the standard normal distribution, by a ziggurat of 128 layers, as in CNTK.
+
+        Beyond the lowest layer, in one of 1,700 numbers, CNTK draws its exponential numbers in another way.
+        Source: Doornik, "An improved ziggurat method to generate normal random samples" (2005).
+        """
+        widths, heights = _ziggurat()
+        while True:
+            bits = self._next()
+            sign, layer = (bits & 1) * 2 - 1, (bits & 255) >> 1
+            x = (bits >> 8) / 2**24 * widths[layer]
+            if x < widths[layer + 1]:
+                return sign * x
+            if layer == 0:
+                return sign * self._beyond(widths[1])
+            if self.uniform(heights[layer], heights[layer + 1]) < exp(-x * x / 2):
+                return sign * x
+
+    def _beyond(self, bound: float) -> float:
+        while True:
+            x, y = -log1p(-self.uniform(0, 1)) / bound, -log1p(-self.uniform(0, 1))
+            if 2 * y > x * x:
+                return bound + x
+
     def integer(self, stop: int) -> int:
         """One of 0, 1, ..., stop - 1; if there is only one choice, no random number is consumed."""
         return int(self.uniform(0, stop)) if stop > 1 else 0
+
+
+@cache
+def _ziggurat() -> tuple[list[float], list[float]]:
+    """The widths of the layers, from the lowest, and the heights at which they begin; all have the same area."""
+    bound, area = 3.442619855896652, 9.91256303526217e-3
+    widths = [area / exp(-bound * bound / 2), bound]
+    while len(widths) < 128:
+        widths.append(sqrt(-2 * log(area / widths[-1] + exp(-widths[-1] ** 2 / 2))))
+    widths.append(0.0)
+    return widths, [exp(-x * x / 2) for x in widths]
 
 
 Transform = Callable[[Pixels, TransformRandom], Pixels]
@@ -190,15 +229,28 @@ def mean_image(path: str) -> Pixels:
     Shapes: float32 [height, width, channels].
     Errors: RuntimeError if it cannot be read.
     """
+    root = _xml(path)
+    try:
+        shape = tuple(int(root.findtext(key, "")) for key in ("Row", "Col", "Channel"))
+        return _matrix(root, "MeanImg").reshape(shape)
+    except ValueError as error:
+        raise RuntimeError(f"Could not open file: {path} ({error})") from error
+
+
+def _xml(path: str) -> Element:
+    """The content of an OpenCV XML file. Errors: RuntimeError if it cannot be read."""
     import xml.etree.ElementTree as ElementTree  # loaded late: it would slow down the import of the package
 
     try:
         with open_binary(path) as file:
-            root = ElementTree.parse(file).getroot()
-        shape = tuple(int(root.findtext(key, "")) for key in ("Row", "Col", "Channel"))
-        return np.array(root.findtext("MeanImg/data", "").split(), np.float32).reshape(shape)
-    except (OSError, ElementTree.ParseError, ValueError) as error:
+            return ElementTree.parse(file).getroot()
+    except (OSError, ElementTree.ParseError) as error:
         raise RuntimeError(f"Could not open file: {path} ({error})") from error
+
+
+def _matrix(root: Element, name: str) -> np.ndarray:
+    """The numbers of a matrix. Errors: ValueError if some are none."""
+    return np.array(root.findtext(f"{name}/data", "").split(), np.float32)
 
 
 def _mean(description: Mapping[str, Any]) -> Transform:
@@ -237,12 +289,46 @@ def _color(description: Mapping[str, Any]) -> Transform:
     return color
 
 
+def _intensity(description: Mapping[str, Any]) -> Transform:
+    """Jitter along the principal axes of colors, which a file has in the order red, green, blue.
+
+    Source: Krizhevsky, Sutskever and Hinton, "ImageNet classification with deep convolutional neural networks" (2012),
+    section 4.1.
+    """
+    deviation = float(description.get("intensityStdDev", 0))
+    if not deviation or not description.get("intensityFile"):
+        return lambda image, _: image
+    path = description["intensityFile"]
+    root = _xml(path)
+    values, vectors = (_axes(root, name, size, path) for name, size in (("EigVal", 3), ("EigVec", 9)))
+
+    def intensity(image: Pixels, random: TransformRandom) -> Pixels:
+        if image.shape[2] != 3:
+            return image
+        alpha = np.array([random.normal() for _ in range(3)], np.float32)
+        shift = vectors.reshape(3, 3) @ (np.float32(deviation) * alpha * values)
+        return np.clip(image.astype(np.float32) + shift[::-1], 0, 255)
+
+    return intensity
+
+
+def _axes(root: Element, name: str, size: int, path: str) -> np.ndarray:
+    try:
+        numbers = _matrix(root, name)
+    except ValueError:
+        numbers = np.zeros(0)
+    if numbers.size != size:
+        raise RuntimeError(f"Invalid {name} data in file: {path}: it has to be {size} numbers")
+    return numbers
+
+
 def _transpose(description: Mapping[str, Any]) -> Transform:
     return lambda image, _: image.transpose(2, 0, 1)
 
 
 _FACTORIES: dict[str, Callable[[Mapping[str, Any]], Transform]] = {
-    "Crop": _crop, "Scale": _scale, "Mean": _mean, "Color": _color, "Transpose": _transpose,
+    "Crop": _crop, "Scale": _scale, "Mean": _mean, "Color": _color, "Intensity": _intensity,
+    "Transpose": _transpose,
 }
 
 __all__ = ["Transform", "TransformRandom", "as_transform", "mean_image"]

@@ -60,6 +60,12 @@ def test_image_reader_flips_and_changes_colors(tmp_path):
     assert (images("cropType = RandomSide ; hflip = false") == original).all()
     assert not (images("cropType = Random ; sideRatio = 0.9:0.5") == original).all()  # ranges may descend
     assert len({image.mean() for image in images("brightnessRadius = 0.3")}) > 10
+    (tmp_path / "axes.xml").write_text("<o><EigVal><data>1 0 0</data></EigVal><EigVec><data>0 0 1 0 1 0 1 0 0</data>"
+                                       "</EigVec></o>")
+    jittered = images(f'cropType = Center ; intensityFile = "{tmp_path}/axes.xml" ; intensityStdDev = 1')
+    np.testing.assert_allclose((jittered - original)[0][0, 1:], -0.67815, atol=1e-4)  # CNTK's first number
+    assert np.array_equal(jittered[0][1:], original[1:])
+    assert (images(f'cropType = Center ; intensityFile = "{tmp_path}/axes.xml"') == original).all()
 
 
 def test_images_within_a_list_may_have_names(tmp_path):

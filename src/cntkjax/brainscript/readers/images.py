@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ...io import Base64ImageDeserializer, ImageDeserializer, StreamDef, StreamDefs, transforms
@@ -13,40 +13,32 @@ _INTERPOLATIONS = ("nearest", "linear", "cubic", "lanczos")
 
 def image_reader(block: Block) -> Sequence[Any]:
     """The deserializer of an ImageReader block, whose blocks have the sizes of images or the number of labels."""
-    return [ImageDeserializer(block.existing_file("file"), StreamDefs(**{
-        each.name: _label(each) or _image(each, [_crop(each), _scale(each), *_color(each), *_mean(each)])
-        for each in block.inner()
-    }))]
+    return [ImageDeserializer(block.existing_file("file"), _streams(
+        block.inner(), lambda stream: [step for make in _TRANSFORMS.values() for step in make(stream)]
+    ))]
 
 
 def image_deserializer(block: Block) -> Sequence[Any]:
     """The deserializer of an ImageDeserializer or Base64ImageDeserializer block, whose images may have names."""
     describe = Base64ImageDeserializer if block.text("type").lower().startswith("base64") else ImageDeserializer
-    description = describe(block.existing_file("file"), _streams(block))
-    if not block.flag("useNumericSequenceKeys", True):
-        description["useNumericSequenceKeys"] = False
+    description = describe(block.existing_file("file"), _streams(block.required_block("input").inner(), _listed))
+    description["useNumericSequenceKeys"] = block.flag("useNumericSequenceKeys", True)
     return [description]
 
 
-def _streams(block: Block) -> StreamDefs:
-    streams = block.required_block("input").inner()
-    return StreamDefs(**{each.name: _label(each) or _image(each, _listed(each)) for each in streams})
-
-
-def _label(stream: Block) -> Any:
-    return StreamDef(field="label", shape=stream.integer("labelDim")) if "labelDim" in stream else None
-
-
-def _image(stream: Block, steps: list[Any]) -> Any:
-    return StreamDef(field="image", transforms=steps, defines_mb_size=stream.flag("definesMBSize", False))
+def _streams(streams: Iterable[Block], steps: Callable[[Block], list[Any]]) -> StreamDefs:
+    """Labels, and images with their transforms."""
+    return StreamDefs(**{
+        each.name: StreamDef(field="label", shape=each.integer("labelDim")) if "labelDim" in each else
+        StreamDef(field="image", transforms=steps(each), defines_mb_size=each.flag("definesMBSize", False))
+        for each in streams
+    })
 
 
 def _listed(stream: Block) -> list[Any]:
     """The transforms that a stream lists. Errors: ConfigError for one that there is not."""
-    steps: list[Any] = []
-    for block in stream.blocks("transforms"):
-        steps += _TRANSFORMS[block.choice("type", tuple(_TRANSFORMS), "Crop")](block)
-    return steps
+    blocks = ((block.choice("type", tuple(_TRANSFORMS), "Crop"), block) for block in stream.blocks("transforms"))
+    return [step for kind, block in blocks for step in _TRANSFORMS[kind](block)]
 
 
 def _crop(block: Block) -> Any:
@@ -89,9 +81,15 @@ def _color(block: Block) -> list[Any]:
     return [transforms.color(*radii)] if any(radii) else []
 
 
-_TRANSFORMS: dict[str, Callable[[Block], list[Any]]] = {
-    "Crop": lambda block: [_crop(block)], "Scale": lambda block: [_scale(block)], "Mean": _mean,
-    "Color": _color, **dict.fromkeys(("Transpose", "Cast", "Intensity"), lambda block: []),
+def _intensity(block: Block) -> list[Any]:
+    file, deviation = block.file("intensityFile", ""), block.number("intensityStdDev", 0)
+    step = transforms.ImageTransform(type="Intensity", intensityFile=file, intensityStdDev=deviation)
+    return [step] if file and deviation else []
+
+
+_TRANSFORMS: dict[str, Callable[[Block], list[Any]]] = {  # in the order of ImageReader
+    "Crop": lambda block: [_crop(block)], "Scale": lambda block: [_scale(block)], "Color": _color,
+    "Intensity": _intensity, "Mean": _mean, **dict.fromkeys(("Transpose", "Cast"), lambda block: []),
 }
 
 __all__ = ["image_deserializer", "image_reader"]
