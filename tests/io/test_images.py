@@ -210,6 +210,13 @@ def test_archives_base64_and_sequence_ids(listed):
     np.testing.assert_array_equal(images(reader)[0], expected)
 
 
+def test_labels_and_ids_may_be_written_as_decimals(listed):
+    (listed / "map.txt").write_text("7.0\ta.png\t1.\n+8\ta.png\t+2\n")
+    reader = source([scale(4, 4)])
+    labels = reader.next_minibatch(2)[reader.streams.y].asarray()
+    assert labels.reshape(2, -1).argmax(1).tolist() == [1, 2]
+
+
 def test_scaling_to_one_channel_reads_greyscale(listed):
     Image.fromarray(PIXELS[..., 0]).save("a.png")
     (listed / "map.txt").write_text("a.png\t1\n")
@@ -231,6 +238,7 @@ def test_a_mean_of_another_size_is_not_subtracted_with_a_warning(listed):
         ("a.png 1", "line 1: has 1 columns"),
         ("a.png\t7", "label 7 is outside of stream 'y'"),
         ("a.png\tx", "cannot parse the label 'x'"),
+        ("a.png\t1.5", "cannot parse the label '1.5'"),
         ("none.zip@/a.png\t1", "Cannot open file 'none.zip@/a.png'"),
         ("", "1 columns"),
     ],

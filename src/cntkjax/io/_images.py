@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import os
+import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +31,7 @@ from ._streams import StreamInformation
 from .deserializer import ChunkedDeserializer, register_deserializer
 
 MAX_PIXELS = 64 * 2**20
+_WHOLE = re.compile(r"\+?(\d+)(?:\.0*)?", re.ASCII)  # pandas writes labels as 1.0 where some are missing
 _BYTES_PER_PIXEL, _METADATA_BYTES = 8, 2**20  # a file may have this many: four channels of 16 bits, uncompressed
 _MOST_THREADS = 8
 _LIST_FOLDER = ".../"  # prefix of paths relative to the folder of the list
@@ -200,7 +202,8 @@ class ImageFiles(ChunkedDeserializer):
         return text if self._has_names else self._integer(line, text, "sequence id")
 
     def _integer(self, line: int, text: str, column: str) -> int:
-        number = parse_decimal(text.strip(), MAX_ID)
+        whole = _WHOLE.fullmatch(text.strip())
+        number = parse_decimal(whole[1], MAX_ID) if whole else None
         if number is None:
             self._fail(
                 line,
