@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from .draft import Draft, Refused
 from .layer_rules import LAYERS, LEARNERS, SCHEDULES
+from .option_rules import LEARNER_OPTIONS, OPTIONS
 from .program import SEQUENCE, Minibatch, Program, Statement
 from .repeated_rules import REPEATED
 from .rules import RULES
 from .structure_rules import STRUCTURE
 
-TABLE = RULES | LAYERS | STRUCTURE | REPEATED
+TABLE = RULES | LAYERS | STRUCTURE | REPEATED | OPTIONS
 LARGEST = 600  # elements of a sample
 SELDOM = 0.1  # many copies of a step take ten times as long to compile as other statements
 # What CNTK may stop in its midst, where it leaves other statistics or parameters than one that goes on
@@ -63,7 +64,8 @@ def finish(draft: Draft) -> Program:
     if any(s.type.is_sparse for s in draft.statements) and random.random() < 0.5:  # what is trained by rows
         observations = sorted({*observations, "training"})
     observations.sort(key=lambda observation: LAST.get(observation, 0))
-    learner = random.choice(LEARNERS[random.choice(list(LEARNERS))])
+    texts = LEARNERS | {"options": LEARNER_OPTIONS}
+    learner = random.choice(texts[random.choice([*LEARNERS, "options", "options"])])
     learner = learner.format(**{name: random.choice(texts) for name, texts in SCHEDULES.items()})
     return Program(
         draft.seed, draft.dtype, tuple(draft.statements), tuple(roots[-4:]), (minibatch(draft), minibatch(draft)),
