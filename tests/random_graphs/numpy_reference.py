@@ -27,8 +27,8 @@ def times(a: np.ndarray, b: np.ndarray, output_rank: int = 1) -> np.ndarray:
 
 
 def reduction(f: Any) -> Any:
-    """The axes stay, of size 1; without an argument all are gone."""
-    return lambda x, axis=None: f(x, axis=axis, keepdims=axis is not None)
+    """The axes stay, of size 1, unless that is not wanted; without an argument all are gone."""
+    return lambda x, axis=None, keepdims=True: f(x, axis=axis, keepdims=axis is not None and keepdims)
 
 
 OPERATIONS = {
@@ -36,7 +36,7 @@ OPERATIONS = {
     "exp": np.exp, "floor": np.floor, "negate": np.negative, "sin": np.sin, "sinh": np.sinh, "square": np.square,
     "tanh": np.tanh, "zeros_like": np.zeros_like, "ones_like": np.ones_like, "alias": np.copy, "stop_gradient": np.copy,
     "relu": lambda x: np.maximum(x, 0), "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-    "softplus": lambda x: np.logaddexp(x, 0),
+    "softplus": lambda x, steepness=1: np.logaddexp(steepness * x, 0) / steepness,
     "softsign": lambda x: x / (1 + np.abs(x)), "elu": lambda x: np.where(x >= 0, x, np.expm1(x)),
     "hard_sigmoid": lambda x, a, b: np.clip(a * x + b, 0, 1), "round": lambda x: np.floor(x + 0.5),
     "plus": np.add, "minus": np.subtract, "element_times": np.multiply, "element_max": np.maximum,

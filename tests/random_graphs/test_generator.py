@@ -20,7 +20,7 @@ LEAF = "a leaf, which most programs have"
 
 UNREACHED = {
     "as_composite": "a part of other functions", "custom_proxy_op": "a placeholder of converters",
-    "parameter": LEAF, "input": "the old name of input_variable", "input_variable": LEAF,
+    "input": "the old name of input_variable", "input_variable": LEAF,
     "output_variable": "for user functions", "associative_multi_arg": "sum, mean and splice call it",
     "load_model": "Function.load, which reload calls", "batch_normalization": "the layer BatchNormalization calls it",
     "dropout": RANDOM, "random_sample": RANDOM, "random_sample_inclusion_frequency": RANDOM, "nce_loss": RANDOM,
