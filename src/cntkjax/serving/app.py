@@ -7,10 +7,13 @@ import logging
 import queue
 import time
 import zlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from math import inf
+from typing import Any, TypeVar
 
+import numpy as np
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -19,11 +22,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from .models import Model
-from .tensors import BadRequest, decoded, encoded
+from .models import Loaded, Model
+from .tensors import BadRequest, Query, decoded, encoded
 
 _HEADER_LENGTH = "Inference-Header-Content-Length"
+_SMALL = 2**14  # bytes that are read or written in less time than it takes to hand them to another thread and back
 _WINDOW_BITS = {"gzip": 31, "deflate": 15}  # of zlib, by Content-Encoding
+T = TypeVar("T")
 log = logging.getLogger("uvicorn.error")
 
 
@@ -114,12 +119,11 @@ class Service:
         encoding = request.headers.get("content-encoding", "identity").lower()
         loaded = model.current
         try:
-            if encoding != "identity":
-                body = await run_in_threadpool(self._decompressed, body, encoding)
-            query = await run_in_threadpool(decoded, body, length, loaded.inputs)
-            answer = await asyncio.wrap_future(await run_in_threadpool(loaded.submit, query))
-            content, json_length = await run_in_threadpool(
-                lambda: encoded(query, name, loaded.values(query, answer))
+            is_small = len(body) <= _SMALL and encoding == "identity"
+            query, future = await _done(is_small, lambda: self._asked(loaded, body, encoding, length))
+            answer = await asyncio.wrap_future(future)
+            content, json_length = await _done(
+                _size(answer) <= _SMALL, lambda: encoded(query, name, loaded.values(query, answer))
             )
         except queue.Full:
             raise HTTPException(503, "too many requests wait for this model; try again later", {"Retry-After": "1"}) \
@@ -130,6 +134,13 @@ class Service:
             return Response(content, media_type="application/json")
         headers = {_HEADER_LENGTH: str(json_length)}
         return Response(content, media_type="application/octet-stream", headers=headers)
+
+    def _asked(self, loaded: Loaded, body: bytes, encoding: str, length: str | None) -> tuple[Query, Future[Any]]:
+        """What a body asks, and the answer to come."""
+        if encoding != "identity":
+            body = self._decompressed(body, encoding)
+        query = decoded(body, length, loaded.inputs)
+        return query, loaded.submit(query)
 
     async def _body(self, request: Request) -> bytes:
         """The body. Errors: 413 as soon as it is known to be too large."""
@@ -187,6 +198,18 @@ class Service:
                 result = await run_in_threadpool(model.reload)
                 if result is not None:
                     self._reloads.labels(name, "loaded" if result else "failed").inc()
+
+
+async def _done(at_once: bool, work: Callable[[], T]) -> T:
+    """The result of some work, which a thread does while the server goes on, unless it is done at once."""
+    return work() if at_once else await run_in_threadpool(work)
+
+
+def _size(answer: Any) -> float:
+    """The bytes of arrays in an answer; infinite where it contains anything else."""
+    if isinstance(answer, (list, dict)):
+        return sum(map(_size, answer.values() if isinstance(answer, dict) else answer))
+    return answer.nbytes if isinstance(answer, np.ndarray) else inf
 
 
 async def _http_error(request: Request, error: HTTPException) -> Response:
