@@ -167,3 +167,13 @@ def test_a_clone_of_gather_keeps_the_name_of_the_axis():
     gradients = C.sequence.reduce_sum(positive * clone).grad({x: steps, y: as_often}, [x, y])
     assert [v.ravel().tolist() for v in gradients[x]] == [[5, 0, 6], [0, 2]]
     assert [v.ravel().tolist() for v in gradients[y]] == [[1, 0, 3], [0, 2]]
+
+
+def test_a_clone_of_to_sequence_keeps_the_name_of_the_axis():
+    x, y = C.input_variable((C.FreeDimension, 2)), C.input_variable((C.FreeDimension, 2))
+    steps = C.to_sequence(x)
+    both = steps + steps.clone("share", {x: y})
+    array = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
+    np.testing.assert_array_equal(both.eval({x: array, y: array + 1}), 2 * array + 1)
+    with pytest.raises(AxisError, match=r"differ in length: \[3, 3\] against \[2, 2\]"):
+        both.eval({x: array, y: array[:, :2]})

@@ -55,6 +55,12 @@ def _flat(data: PyTree) -> PyTree:
     return jax.tree.map(lambda d: d.reshape(-1, *d.shape[2:]), data)
 
 
+def _new_axis(name: str, lengths: str, attrs: Attrs) -> Axis:
+    """The axis that a node makes: of that name, or in a clone of the name in the original, with its own lengths."""
+    first = next((axis.name for axis in attrs.get("newDynamicAxes", ()) if axis.is_sequence_axis), name)
+    return Axis(name) if first == name else Axis(first).with_lengths(lengths)
+
+
 @primitive("Where", 13)
 class Where(Primitive):
     """The numbers of the steps at which a condition is not 0, as a new sequence; where it is n, a step counts n times.
@@ -94,9 +100,7 @@ class Where(Primitive):
         add = attrs.get("newSequenceAxisLengthAdditiveFactor", 0)
         if scale is None:
             source = resolve(condition).uid
-            mine = Axis(f"whereNodeDynamicAxis_conditionVar_{source}")
-            first = next((axis for axis in attrs.get("newDynamicAxes", ()) if axis.is_sequence_axis), mine)
-            return mine if first == mine else first.with_lengths(source)  # a clone's axis has the name of the first
+            return _new_axis(f"whereNodeDynamicAxis_conditionVar_{source}", source, attrs)
         if (scale, add) == (0, 1):
             return None
         if scale == 0:
@@ -480,11 +484,12 @@ class ToSequenceOp(Primitive):
         if is_unknown(x.shape) or _axes_unknown(x):
             return Spec(UNKNOWN_SHAPE if is_unknown(x.shape) else x.shape[1:], axes=UNKNOWN_AXES)
         shape = _without_steps(self.name, x)
-        axis = Axis(attrs["sequenceAxis"] + resolve(x).uid)
         lengths = resolve(inputs[-1])  # the array itself for all its steps
+        axis = _new_axis(attrs["sequenceAxis"] + resolve(x).uid, lengths.uid, attrs)
         if not _are_first_lengths(resolve(x), lengths):
             axis = axis.with_lengths(lengths.uid)
-        attrs["newDynamicAxes"] = [axis, BATCH]
+        if not resolve(x).is_placeholder:  # the name comes with what replaces it
+            attrs["newDynamicAxes"] = [axis, BATCH]
         return Spec(shape, axes=(BATCH, axis), dtype=x.dtype)
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Traced, *lengths: Traced) -> Traced:
