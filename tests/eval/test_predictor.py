@@ -359,3 +359,23 @@ def test_the_fastest_backend_is_chosen_once_for_each_shape():
     answers = [predict(np.ones((n, 2, 8, 8), np.float32)) for n in (1, 3, 1)]
     assert list(predict._direct) == [(1, 2, 8, 8), (3, 2, 8, 8)]
     np.testing.assert_array_equal(answers[0], answers[2])
+
+
+def test_a_user_function_along_an_axis_that_the_graph_creates_is_predicted():
+    class Squared(C.ops.functions.UserFunction):
+        def __init__(self, operand, name="squared"):
+            super().__init__([operand], name=name)
+
+        def infer_outputs(self):
+            (operand,) = self.inputs
+            return [C.output_variable(operand.shape, operand.dtype, operand.dynamic_axes)]
+
+        def forward(self, values, device=None, outputs_to_retain=None):
+            return None, [v * v for v in values]
+
+    steps = C.sequence.input_variable(1)
+    positive = C.sequence.gather(steps, C.greater(C.reduce_sum(steps), 0))
+    f = C.user_function(Squared(positive)) + 1
+    data = [np.array([[1], [-2], [3]], np.float32), np.array([[-1], [2]], np.float32)]
+    for values in (f.eval({steps: data}), C.Predictor(f)({steps: data})):
+        assert [v.tolist() for v in values] == [[[2], [10]], [[5]]]

@@ -80,8 +80,12 @@ class UserDefined(Primitive):
         self.samples: dict[int, Shape] = {}  # the last sample shapes, by the number of an output with free axes
 
     def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> list[Spec]:
-        """The shapes that the user declared."""
-        return self.function.output_specs()
+        """The shapes that the user declared, along the axes of the operands: those of a copy may be others."""
+        own = {v.dynamic_axes: given.dynamic_axes for v, given in zip(self.function.node_inputs, inputs, strict=True)}
+        specs = self.function.output_specs()
+        for spec in specs:
+            spec.axes = own.get(spec.axes, spec.axes)  # type: ignore[arg-type]
+        return specs
 
     def cache_key(self, node: Node) -> Hashable:
         """The primitive itself."""
@@ -97,7 +101,8 @@ class UserDefined(Primitive):
 
     def lower_packed(self, ctx: Context, attrs: Attrs, *values: Traced) -> list[Traced]:
         """Two callbacks; the forward one returns a number that identifies the state for the backward one."""
-        outputs = self.function.node_outputs
+        assert ctx.node is not None
+        outputs = ctx.node.node_outputs  # of a copy, which may be along other axes than those of the function
         data = [ctx.array(v) for v in values]
         call = _Call.of(self, ctx, [v.axes for v in values], data)
         where = [f.where for f in call.input_formats], [f.where for f in call.output_formats]
@@ -164,7 +169,8 @@ class _Call:
         """The call of a node with these operands."""
         function, outputs = primitive.function, primitive.function.node_outputs
         formats = [_Format.of(ctx, a) for a in axes]
-        output_formats = [_Format.of(ctx, v.dynamic_axes) for v in outputs]
+        assert ctx.node is not None
+        output_formats = [_Format.of(ctx, v.dynamic_axes) for v in ctx.node.node_outputs]
         samples = [
             primitive.samples.get(i) or _guess_sample(function, v, formats, data) for i, v in enumerate(outputs)
         ]
