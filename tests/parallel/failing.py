@@ -31,7 +31,7 @@ def main(failure, worker=1, minibatch=2):
     x, w = C.input_variable(3), C.parameter((3, 4 if failure == "model" and rank else 2))
     loss = C.reduce_sum(C.square(C.times(x, w)))
     sgd = C.momentum_sgd([w], 0.1, 0.9) if failure == "learner" and rank else C.sgd([w], 0.1)
-    learners = [C.data_parallel_distributed_learner(sgd, num_quantization_bits=8 if failure == "bits" else 32)]
+    learners = [C.data_parallel_distributed_learner(sgd, num_quantization_bits=3 if failure == "bits" else 32)]
     if failure == "beside":
         b = C.parameter(2)
         loss, learners = loss + C.reduce_sum(b), [*learners, C.sgd([b], 0.1)]

@@ -76,7 +76,7 @@ def test_the_others_do_not_wait_for_a_worker_that_fails_when_all_have_trained(wo
 
 
 MISTAKES = {
-    "bits": "num_quantization_bits is 32, 16 or 1, not 8",
+    "bits": "num_quantization_bits is 1, 2, 4, 8, 16 or 32, not 3",
     "beside": "the learners of a trainer have to be distributed all, or none of them",
 }
 
