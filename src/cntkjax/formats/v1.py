@@ -184,8 +184,8 @@ class _Converter:
             if leaf is None or len(leaf["shape"]) != 2:
                 raise FormatError(f"{self.name}, node {node.name!r} ({node.op}): its table is no parameter, a matrix")
             parts = output("Reshape", [x], _reshape((leaf["shape"][0], 0)))
-            found = output("Times", [matrix, parts], {"outputRank": SizeT(1), "inferInputRankToMap": -1})
-            self._add("Reshape", uid, name, [found], _reshape((0,)))
+            rows = output("Times", [matrix, parts], {"outputRank": SizeT(1), "inferInputRankToMap": -1})
+            self._add("Reshape", uid, name, [rows], _reshape((0,)))
 
     def _shape_kernel(self, node: V1Node) -> None:
         """Reshape kernels stored as a matrix [outputs, elements], whose bytes are those of the kernel tensor."""
