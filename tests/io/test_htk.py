@@ -141,6 +141,23 @@ def test_the_first_labels_of_an_utterance_are_used(files):
         np.testing.assert_array_equal(read(features(), labels(names))["y"][0].argmax(-1), expected)
 
 
+def test_times_may_have_fractions_and_exponents(files):
+    whole = read(labels())["y"]
+    text = (files / "l.mlf").read_text()
+    assert "100000 " in text
+    for written in ("100000.0 ", "1e5 ", "+100000.4 "):
+        (files / "l.mlf").write_text(text.replace("100000 ", written))
+        for one, other in zip(read(labels())["y"], whole, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("fraction", ["", ".0"])
+@pytest.mark.parametrize(("time", "frames"), [(149999, 1), (150000, 2), (249999, 2), (250000, 3), (350000, 4)])
+def test_times_between_two_frames_are_those_of_the_later_one(files, time, frames, fraction):
+    (files / "l.mlf").write_text(f'#!MLF!#\n"utt1.lab"\n0 {time}{fraction} s0\n{time}{fraction} 500000 s1\n.\n')
+    assert read(labels())["y"][0].argmax(1).tolist() == [0] * frames + [1] * (5 - frames)
+
+
 def test_phone_boundaries_mark_the_first_frame_of_each_label(files):
     (files / "l.mlf").write_text('#!MLF!#\n"utt1.lab"\n0 200000 s0\n200000 300000 s1\n300000 500000 s1\n.\n')
     streams = read(features(), labels(phoneBoundaries=True))["y"][0]

@@ -16,6 +16,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import pairwise
+from math import floor, inf
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -36,6 +37,7 @@ MAX_FRAMES = 10**7  # of an utterance, more than a day
 _MAX_FRAME = 2**31 - 1  # in a feature file
 _KINDS = {6, 7, 9, 11}  # MFCC, FBANK, USER and PLP, those that CNTK reads
 _COMPRESSED = 0o2000  # a qualifier of the kind
+_TIME = re.compile(r"\+?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?", re.ASCII)
 _SCRIPT = re.compile(r"(?:(?P<name>[^=]+)=)?(?P<file>.+)\[(?P<first>[0-9]+),(?P<last>[0-9]+)\]")
 
 
@@ -379,11 +381,11 @@ class MasterLabels(_Labels):
     def _segment(self, number: int, text: str, frames_before: int) -> tuple[int, int]:
         """The label and its number of frames."""
         columns = text.split()
-        times = [parse_decimal(column) for column in columns[:2]]
+        times = [_time(column) for column in columns[:2]]
         if len(columns) < 3 or None in times:
             self.fail(f"{text[:60]!r} is malformed; write 'begin end label', with times in 100 ns", number)
         period = 1 if self._is_numbered else FRAME_PERIOD
-        first, end = (round(time / period) for time in times if time is not None)
+        first, end = (floor(time / period + 0.5) for time in times if time is not None)  # as CNTK rounds
         label = self._numbered(number, columns) if self._is_numbered else self._numbers.get(columns[2])
         if label is None or label >= self._width:
             known = self._width if self._is_numbered else min(len(self._numbers), self._width)
@@ -405,6 +407,13 @@ class MasterLabels(_Labels):
             self.fail(f"{' '.join(columns)[:60]!r} has no number of its label; give a label mapping file, or write "
                       "'begin end label number' with begin and end in frames", number)
         return label
+
+
+def _time(text: str) -> float | None:
+    """A time, which may have a fraction or an exponent, as in CNTK; None for other text."""
+    whole = parse_decimal(text)
+    time = float(text) if whole is None and _TIME.fullmatch(text) else inf
+    return time if time < 2**53 else whole
 
 
 @register_deserializer("HTKMLFBinaryDeserializer")

@@ -116,7 +116,7 @@ def _segments(
         times, valid = parse_integers(text, begins[first + column], ends[first + column])
         if not valid.all() or (times >= 2**53).any():  # exact as float64
             raise Unusual
-        frames.append(np.rint(times / frame_period).astype(np.int64))
+        frames.append(np.floor(times / frame_period + 0.5).astype(np.int64))  # as CNTK rounds
     sizes = ends[first + 2] - begins[first + 2]
     width = int(sizes.max(initial=1))
     if width > _LONGEST_LABEL:
