@@ -124,8 +124,8 @@ class _Reader:
         """The composite of a record, with all nodes that lead to its root."""
         if depth > MAX_DEPTH:
             raise FormatError(f"{where}: blocks are nested deeper than {MAX_DEPTH} levels")
-        check_version(record, COMPOSITE, where)
-        if depth == 0 and take(record, "version", int, where) < _SEEDS_AT_NODES:
+        version = check_version(record, COMPOSITE, where)
+        if depth == 0 and version < _SEEDS_AT_NODES:
             self.states = take(record, "state", dict, where)
         uid = take(record, "uid", str, where)
         root = take(record, "root", str, where)

@@ -40,10 +40,11 @@ def take_names(record: object, key: str, where: str) -> list[str]:
     return items
 
 
-def check_version(record: object, newest: int, where: str, key: str = "version") -> None:
-    """Errors: FormatError if the version of a record is missing, or later than the ``newest`` known one."""
+def check_version(record: object, newest: int, where: str, key: str = "version") -> int:
+    """The version of a record. Errors: FormatError if it is missing, or later than the ``newest`` known one."""
     version = take(record, key, int, where)
     if version > newest:
         raise FormatError(
             f"{where} has version {version}; the newest that CNTK 2.7 has is {newest}", fix="save it with CNTK 2.7"
         )
+    return version
