@@ -111,7 +111,7 @@ def marks(hours: float, count: int, folder: Path) -> Iterator[Mark]:
 
 def _cache_size() -> float:
     store = cache.store()
-    return 0.0 if store is None else sum(file.stat().st_size for file in store.folder.iterdir()) / 2**20
+    return 0.0 if store is None else store.usage().size / 2**20
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -9,6 +9,7 @@ import pytest
 from benchmarks import gpu_speed, overhead, report, startup
 from benchmarks.__main__ import main
 from benchmarks.compare import compare
+from cntkjax.engine.xla import cache
 
 JAX_AND_OURS = {"cntkjax": sys.executable, "jax": sys.executable}
 
@@ -84,6 +85,17 @@ def test_a_long_run_tells_what_it_uses(tmp_path, monkeypatch):
     assert 0 < first.hours < second.hours and 1 <= first.steps < second.steps
     assert first.threads > 2 and second.files < first.files + 5  # some are open while programs are stored
     assert (tmp_path / "checkpoint").exists() == (second.steps >= long_run.SAVE_EVERY)
+
+
+def test_a_file_that_another_process_removes_meanwhile_does_not_end_a_long_run(tmp_path, monkeypatch):
+    pytest.importorskip("psutil", reason="memory is measured with psutil")
+    from benchmarks import long_run
+
+    store = cache.Store(tmp_path, 10**6)
+    store.write("0" * 64, bytes(2**10))
+    (tmp_path / ".program-removed").symlink_to(tmp_path / "nothing")  # as a file that is gone when its size is read
+    monkeypatch.setattr(cache, "store", lambda: store)
+    assert 2**10 / 2**20 <= long_run._cache_size() < 2 * 2**10 / 2**20
 
 
 def test_peaks_are_those_of_the_described_gpus():
