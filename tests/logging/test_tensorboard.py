@@ -67,18 +67,67 @@ def test_without_training_the_steps_are_tests_and_empty_ones_are_zero(tmp_path):
     assert events(tmp_path) == [(1, tag, 0) for tag in tags]
 
 
-def test_a_model_is_shown_as_a_graph(tmp_path):
+def graph_of(model, folder):
     from tensorboardX.proto.graph_pb2 import GraphDef
 
-    x, p = C.input_variable(3), C.Parameter(3)
+    TensorBoardProgressWriter(log_dir=str(folder), model=model).close()
+    (graph,) = [GraphDef.FromString(event.graph_def) for event in raw_events(folder) if event.graph_def]
+    return graph
+
+
+def test_a_model_is_shown_as_a_graph(tmp_path):
+    x, p = C.input_variable((2, 3), name="x"), C.Parameter((2, 3))
     product = x * p
-    model = C.tanh(product)
-    TensorBoardProgressWriter(log_dir=str(tmp_path), model=model).close()
-    (graph,) = [GraphDef.FromString(event.graph_def) for event in raw_events(tmp_path) if event.graph_def]
-    names = {"x": x.uid, "p": p.uid, "product": product.root_function.uid, "tanh": model.root_function.uid}
-    assert {(node.name, node.op, tuple(node.input)) for node in graph.node} == {
-        (names["x"], "Input", ()), (names["p"], "Parameter", ()), (names["tanh"], "Tanh", (names["product"],)),
-        (names["product"], "ElementTimes", (names["x"], names["p"]))}
+    graph = graph_of(C.combine(C.tanh(product, name="squashed"), C.reduce_sum(x)), tmp_path)
+    names = {node.op: node.name for node in graph.node}
+    assert [(node.name, node.op, list(node.input)) for node in graph.node] == [
+        (names["Combine"], "Combine", ["squashed", names["ReduceElements"]]),
+        ("squashed", "Tanh", [names["ElementTimes"]]),
+        (product.root_function.uid, "ElementTimes", ["x", p.uid]),
+        ("x", "Input", []), (p.uid, "Parameter", []),
+        (names["ReduceElements"], "ReduceElements", ["x"])]
+
+    def sizes(shape):
+        return [dim.size for dim in shape.dim]
+
+    combined = graph.node[0].attr
+    assert sizes(combined["shape"].shape) == [3, 2] and combined["dtype"].type == 1
+    assert [sizes(shape) for shape in combined["_output_shapes"].list.shape] == [[3, 2], []]
+
+
+def test_what_is_inside_a_block_is_shown_in_a_folder_with_its_name(tmp_path):
+    """Nodes, their order and that of their operands are those of an event file of CNTK."""
+    a = C.input_variable(2, name="a")
+    model = C.layers.Sequential([C.layers.BatchNormalization(name="bn"), C.layers.Dense(3, name="d")])(a)
+    loss = C.cross_entropy_with_softmax(model, C.input_variable(3, name="l"), name="ce")
+    assert [(node.name.rstrip("0123456789"), node.op, [i.rstrip("0123456789") for i in node.input])
+            for node in graph_of(loss, tmp_path).node] == [
+        ("ce/Minus", "Minus", ["ce/ReduceElements", "ce/TransposeTimes"]),
+        ("ce/ReduceElements", "ReduceElements", ["d/Plus"]),
+        ("ce/TransposeTimes", "TransposeTimes", ["d/Plus", "l"]),
+        ("d/Plus", "Plus", ["d/Times", "d/b"]),
+        ("d/Times", "Times", ["d/W", "bn/BatchNormalization"]),
+        ("d/W", "Parameter", []), ("d/b", "Parameter", []),
+        ("bn/BatchNormalization", "BatchNormalization",
+         ["bn/scale", "bn/bias", "bn/aggregate_mean", "bn/aggregate_variance", "bn/aggregate_count", "a"]),
+        ("bn/scale", "Parameter", []), ("bn/bias", "Parameter", []), ("bn/aggregate_mean", "Const", []),
+        ("bn/aggregate_variance", "Const", []), ("bn/aggregate_count", "Const", []),
+        ("a", "Input", []), ("l", "Input", [])]
+
+
+def test_nodes_of_one_name_are_told_apart(tmp_path):
+    inner = C.tanh(C.placeholder(), name="same")
+    outer, below, placeholder = graph_of(C.relu(inner, name="same"), tmp_path).node
+    assert (outer.name, list(outer.input)) == ("same", [f"same_{inner.root_function.uid}"])
+    assert below.name == outer.input[0] and placeholder.op == "Placeholder"
+    assert placeholder.attr["shape"].shape.unknown_rank
+
+
+def test_tags_are_written_as_given_and_arrays_of_one_element_are_numbers(tmp_path):
+    writer = TensorBoardProgressWriter(log_dir=str(tmp_path))
+    writer.write_value("mean of W[0]/ü", np.array([[2.5]]), 1)
+    writer.close()
+    assert events(tmp_path) == [(1, "mean of W[0]/ü", 2.5)]
 
 
 def test_images_are_blue_green_red_with_intensities_to_255(tmp_path):

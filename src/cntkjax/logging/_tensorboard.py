@@ -11,10 +11,9 @@ import numpy as np
 
 from .._typing import ArrayLike, Measured
 from ..graph.arguments import public
-from ..graph.function import Node, nodes
-from ..graph.variable import Edge, kind_of
-from ..graph.walk import source_of
+from ..graph.function import Node
 from ._progress_writer import Counts, ProgressWriter, Span
+from ._tensorboard_graph import graph_definition
 
 _BINS = 30  # of histograms; TensorBoard draws as many
 
@@ -53,7 +52,7 @@ class TensorBoardProgressWriter(ProgressWriter):
         """Record a number at a step."""
         self._check_open()
         if self._file is not None:
-            self._file.add_number(name, float(value), step)
+            self._file.add_number(name, np.asarray(value, np.float64).item(), step)
 
     def write_image(self, name: str, data: Mapping[Any, np.ndarray], step: int) -> None:
         """Records images, given as ``{variable: batch}``, under ``name/image/0`` and so on.
@@ -142,29 +141,21 @@ class _EventFile:
 
     def add_number(self, tag: str, value: float, step: int) -> None:
         """Write a number."""
-        self._add(self._summary.scalar(tag, value), step)
+        self._add(tag, self._summary.Summary(value=[self._summary.Summary.Value(simple_value=value)]), step)
 
     def add_image(self, tag: str, image: np.ndarray, step: int) -> None:
         """Write an image. Shapes: uint8 [channels, height, width]."""
-        self._add(self._summary.image(tag, image), step)
+        self._add(tag, self._summary.image(tag, image), step)
 
     def add_histogram(self, tag: str, elements: np.ndarray, step: int) -> None:
         """Write a histogram. Shapes: float64 [elements]."""
-        self._add(self._summary.histogram(tag, elements, bins=_BINS), step)
+        self._add(tag, self._summary.histogram(tag, elements, bins=_BINS), step)
 
     def add_graph(self, model: Node) -> None:
         """Write the graph of a function."""
-        from tensorboardX.proto.graph_pb2 import GraphDef
-
-        definition = GraphDef()
-        leaves: dict[str, Edge] = {}
-        for node in nodes([model.root_function]):
-            sources = [source_of(operand) for operand in node.node_inputs]
-            leaves |= {source.uid: source for source in sources if isinstance(source, Edge)}
-            definition.node.add(name=node.uid, op=node.op_name, input=[source.uid for source in sources])
-        for uid, leaf in leaves.items():
-            definition.node.add(name=uid, op=kind_of(leaf).name)
+        definition = graph_definition(model)
         self.events.write_event(self._event(wall_time=time.time(), graph_def=definition.SerializeToString()))
 
-    def _add(self, summary: Any, step: int) -> None:
+    def _add(self, tag: str, summary: Any, step: int) -> None:
+        summary.value[0].tag = tag  # the functions of tensorboardX replace spaces and other characters
         self.events.write_event(self._event(wall_time=time.time(), step=step, summary=summary))
