@@ -46,6 +46,8 @@ def test_user_defined_factors_and_their_errors():
         factorization.factor_dense(model)
     with pytest.raises(ValueError, match=r"factors of shapes \(5, 2\) and \(3, 3\)"):
         factorization.factor_dense(model, factor_function=lambda W: (W[:, :2], np.eye(3)))
+    with pytest.raises(ValueError, match=r"factors of shapes \(5, 0\) and \(0, 5\)"):
+        factorization.factor_dense(model, projection_function=lambda W: 0)
 
 
 def test_a_factored_layer():

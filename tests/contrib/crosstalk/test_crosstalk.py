@@ -88,7 +88,9 @@ def test_pickles_name_only_what_cntk_has(tool, tmp_path):
     tool.save_all()
     assert b"cntkjax" not in (tmp_path / "0_args.pkl").read_bytes()
     assert b"numpy._core" not in (tmp_path / "0_args.pkl").read_bytes()
-    np.testing.assert_equal(tool.load_raw_value("args"), ARGS)
+    loaded = tool.load_raw_value("args")
+    np.testing.assert_equal(loaded, ARGS)
+    assert loaded.fw_W.flags.writeable
 
 
 def test_a_pickle_that_runs_code_is_refused(tool, tmp_path):
@@ -123,6 +125,8 @@ def test_embeddings_are_dicts_by_word(tool):
     assert f.E.value[:, 0].tolist() == [3, 2, 1, 0] and tool.fetch("function")["d"].tolist() == [0, 0]
     with pytest.raises(ValueError, match="'b', 'd'"):
         tool.assign("parameter", {"a": np.zeros(2), "c": np.ones(2)})
+    tool.watch(f.E, "by row", EmbedAttr, EmbedAttr(dict=dict(enumerate("abcd")), input_dim=4))
+    np.testing.assert_equal(tool.fetch("by row"), tool.fetch("parameter"))
 
 
 def test_results_are_compared_with_those_of_another_pass(tool):
@@ -160,6 +164,8 @@ def test_only_parameters_are_saved_as_such(tool, tmp_path):
     p.value = np.zeros(2)
     tool.load(["dict", "unknown"])
     assert p.value.tolist() == [1, 1]
+    with pytest.raises(ValueError, match=r"mismatch of keys: \['a'\] and \['b'\]"):
+        tool.assign("dict", {"b": np.zeros(2)})
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ class Conv2DAttr(NamedTuple):
 
 
 class EmbedAttr(NamedTuple):
-    """The embedding that is watched: the words in the order of its rows, and their number."""
+    """The embedding that is watched: the word of each row, as a list or a dict by row, and their number."""
 
     dict: Any
     input_dim: Any

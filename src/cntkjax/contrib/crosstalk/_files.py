@@ -19,6 +19,7 @@ _ALLOWED = {
     ("numpy._core.numeric", "_frombuffer"): "_frombuffer",
     ("numpy", "ndarray"): "ndarray",
     ("numpy", "dtype"): "dtype",
+    ("builtins", "bytearray"): "bytearray",
     ("collections", "OrderedDict"): "OrderedDict",
     ("_codecs", "encode"): "encode",  # bytes, in the protocols that Python 2 writes
 }
@@ -29,9 +30,9 @@ class _Pickler(pickle.Pickler):
     """Writes what CNTK's Python 3.6 and its NumPy read: NumPy 2 would name functions that NumPy 1 does not have."""
 
     def reducer_override(self, value: object) -> Any:
-        """An array as its shape, type and bytes."""
+        """An array as its shape, type and bytes, which can be changed once they are loaded."""
         if type(value) is np.ndarray:
-            return np.ndarray, (value.shape, value.dtype.str, value.tobytes())
+            return np.ndarray, (value.shape, value.dtype.str, bytearray(value.tobytes()))
         return NotImplemented
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -95,6 +96,8 @@ def _dict_parameter_getter(pd: Mapping[str, Parameter], attr: object = None) -> 
 def _dict_parameter_setter(
     pd: Mapping[str, Parameter], raw_value: Mapping[str, np.ndarray], attr: object = None
 ) -> None:
+    if raw_value.keys() != pd.keys():
+        raise ValueError(f"mismatch of keys: {sorted(pd)} and {sorted(raw_value)}")
     for key, p in pd.items():
         _parameter_setter(p, raw_value[key])
 
@@ -130,12 +133,16 @@ def _embedding(p: Parameter | Function) -> Parameter:
     return find_func_param(p, "E")  # type: ignore[return-value]  # raises if there is none
 
 
+def _words(attr: EmbedAttr) -> list[Any]:
+    return [attr.dict[row] for row in range(attr.input_dim)]
+
+
 def _embed_getter(p: Parameter | Function, attr: EmbedAttr) -> dict[str, np.ndarray]:
-    return dict(zip(list(attr.dict)[: attr.input_dim], _embedding(p).value, strict=True))
+    return dict(zip(_words(attr), _embedding(p).value, strict=True))
 
 
 def _embed_setter(p: Parameter | Function, raw_value: Mapping[str, np.ndarray], attr: EmbedAttr) -> None:
-    words = list(attr.dict)
+    words = _words(attr)
     missing = set(words) ^ set(raw_value)
     if missing:
         raise ValueError(f"words that are in one of the embedding and the new values only: {sorted(missing)[:5]}")

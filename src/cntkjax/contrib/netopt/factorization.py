@@ -65,7 +65,7 @@ def factor_dense(
         value = W.value
         k = () if projection_function is None else (projection_function(value),)
         W1, W2 = (np.asarray(m, W.dtype) for m in (factor_function or svd_subprojection)(value, *k))
-        if W1.ndim != 2 or W2.ndim != 2 or (W1.shape[0], W2.shape[1], W1.shape[1]) != (*W.shape, W2.shape[0]):
+        if W1.ndim != 2 or W2.ndim != 2 or not 0 < W1.shape[1] == W2.shape[0] or (len(W1), W2.shape[1]) != W.shape:
             raise ValueError(f"factor_dense: factors of shapes {W1.shape} and {W2.shape} for a weight {W.shape}")
         first, second = ops.parameter(W1.shape, W1, W.dtype, name="W1"), ops.parameter(W2.shape, W2, W.dtype, name="W2")
         arguments = [argument for argument, _ in block.block_arguments_mapping]
