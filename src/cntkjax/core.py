@@ -67,9 +67,9 @@ class Value(DataMixin):
             self._hold(Ragged(rows, None).with_starts(seq_starts), array.shape[1:], static=array.ndim == 0)
             self.held = array
 
-    def _hold(self, ragged: Ragged | Result, shape: Shape, static: bool = False) -> None:
+    def _hold(self, ragged: Ragged | Result, shape: Shape, static: bool = False, steps: int = 0) -> None:
         self._data: Ragged | Result | None = ragged
-        self._shape, self._static = tuple(shape), static
+        self._shape, self._static, self._steps = tuple(shape), static, steps
 
     @property
     def ragged(self) -> Ragged:
@@ -90,13 +90,13 @@ class Value(DataMixin):
         self.__dict__.pop("held", None)
 
     @staticmethod
-    def from_ragged(ragged: Ragged, shape: Shape, dtype: DTypeLike | None = None, static: bool = False) -> Value:
+    def from_ragged(ragged: Ragged, shape: Shape, static: bool = False, steps: int = 0) -> Value:
         """A value of concatenated samples; `shape` is the shape of one sample.
 
-        `static`: the value is a single sample without a batch axis.
+        `static`: the value is a single sample without a batch axis. `steps`: sequences are padded at least so far.
         """
         value = object.__new__(Value)
-        value._hold(ragged, shape, static)
+        value._hold(ragged, shape, static, steps)
         return value
 
     @staticmethod
@@ -202,7 +202,7 @@ class Value(DataMixin):
             return self._shape
         if ragged.lengths is None:
             return (ragged.num_samples, *self._shape)
-        return (ragged.num_sequences, int(ragged.lengths.max(initial=0)), *self._shape)
+        return (ragged.num_sequences, int(ragged.lengths.max(initial=self._steps)), *self._shape)
 
     @property
     def is_valid(self) -> bool:
@@ -223,9 +223,9 @@ class Value(DataMixin):
         """
         ragged = self.ragged
         lengths = ragged.lengths
-        if lengths is None or (ragged.starts is None and (lengths == lengths[:1]).all()):
+        if lengths is None or (ragged.starts is None and (lengths == self.shape[1]).all()):
             raise AttributeError("this Value has no mask: it contains no padding")
-        mask = (np.arange(int(lengths.max(initial=0)))[None, :] < lengths[:, None]).astype(np.int8)
+        mask = (np.arange(self.shape[1])[None, :] < lengths[:, None]).astype(np.int8)
         mask[:, 0] += np.ones(len(mask), np.int8) if ragged.starts is None else ragged.starts.astype(np.int8)
         return mask
 
@@ -275,7 +275,7 @@ class Value(DataMixin):
         if self._static:
             return data[0].reshape(self._shape)
         data = data.reshape(-1, *self._shape)
-        return data if ragged.lengths is None else pad_sequences(data, ragged.lengths)
+        return data if ragged.lengths is None else pad_sequences(data, ragged.lengths, self._steps)
 
     def _on_device(self) -> jax.Array:
         return device_array(self._padded())

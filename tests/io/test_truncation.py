@@ -25,9 +25,8 @@ def minibatches(source, size):
         assert (minibatch[source.streams.w].ragged.data.indices == r.data.ravel() % 100).all()
         assert (minibatch[source.streams.w].ragged.lengths == r.lengths).all()
         pieces = [p.ravel().astype(int).tolist() for p in r.sequences()]
-        minibatches.append(
-            (list(zip(r.slots.tolist(), r.starts.tolist(), pieces, strict=True)), data.end_of_sweep, data.shape)
-        )
+        slots = list(zip(r.slots.tolist(), r.starts.tolist(), pieces, strict=True))
+        minibatches.append((slots, data.end_of_sweep, data.asarray().shape))
     return minibatches
 
 
@@ -103,3 +102,11 @@ def test_streams_must_have_the_same_length(ctf):
     source = MinibatchSource(ctf("0 |x 1 |y 1\n0 |x 2\n", x=1, y=1), truncation_length=1, randomize=False)
     with pytest.raises(RuntimeError, match=r"have to be of the same length .* \{'x': 2, 'y': 1\}"):
         source.next_minibatch(1)
+
+
+def test_pieces_are_padded_to_the_truncation_length(ctf):
+    """As in CNTK, also where each sequence is shorter."""
+    source = MinibatchSource(ctf("0 |x 1\n1 |x 2\n", x=1), truncation_length=2, randomize=False, max_sweeps=1)
+    data = source.next_minibatch(4)[source.streams.x]
+    assert data.asarray().tolist() == [[[1], [0]], [[2], [0]]] and data.mask.tolist() == [[2, 0], [2, 0]]
+    assert data.shape == data.data.shape == (2, 2, 1)

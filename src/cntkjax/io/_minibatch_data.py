@@ -36,15 +36,15 @@ class MinibatchData(ArrayMixin):
 
     def __init__(self, value: Value | Ragged, num_sequences: int, num_samples: int, sweep_end: bool) -> None:
         self._value = value
-        self._steps: int | None = None
+        self._steps = 0
         self._shape: Shape | None = None
         self.number_of_sequences, self.number_of_samples, self.sweep_end = num_sequences, num_samples, sweep_end
 
     @staticmethod
     def from_ragged(
-        info: StreamInformation, ragged: Ragged, sweep_end: bool, steps: int | None = None
+        info: StreamInformation, ragged: Ragged, sweep_end: bool, steps: int = 0
     ) -> MinibatchData:
-        """The data of a stream, padded to this many steps, by default to the longest sequence."""
+        """The data of a stream, padded to the longest sequence, but at least to this many steps."""
         data = MinibatchData(ragged, ragged.num_sequences, ragged.num_samples, sweep_end)
         data._shape, data._steps = info.sample_shape, steps
         return data
@@ -69,7 +69,7 @@ class MinibatchData(ArrayMixin):
         """The data as a ``Value``."""
         if not isinstance(self._value, Ragged):
             return self._value
-        return Value.from_ragged(self._value, self._sample_shape, self._value.dtype)
+        return Value.from_ragged(self._value, self._sample_shape, steps=self._steps)
 
     @property
     def _sample_shape(self) -> Shape:
@@ -100,7 +100,7 @@ class MinibatchData(ArrayMixin):
             return self._value.shape
         if self._value.lengths is None:
             return (self._value.num_samples, *self._sample_shape)
-        steps = self._steps or int(self._value.lengths.max(initial=0))
+        steps = int(self._value.lengths.max(initial=self._steps))
         return (self._value.num_sequences, steps, *self._sample_shape)
 
     @property

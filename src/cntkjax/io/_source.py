@@ -197,7 +197,7 @@ class MinibatchSource(BaseSource):
             else:
                 data, sweep_end = self._whole_sequences(max_samples, (workers, rank))
             self._unfinished = None
-        steps = self._truncation_length or None
+        steps = self._truncation_length or 0
         minibatch = Minibatch({
             info: MinibatchData.from_ragged(info, data[name], sweep_end, steps)
             for name, info in self._streams.items() if name in data

@@ -31,12 +31,12 @@ def ragged_from_grid(
         return Ragged(samples, length.astype(np.int32))  # type: ignore[arg-type]  # on the device
 
 
-def pad_sequences(data: AnyArray, lengths: np.ndarray) -> AnyArray:
+def pad_sequences(data: AnyArray, lengths: np.ndarray, steps: int = 0) -> AnyArray:
     """Concatenated sequences as one array with zeros in the padding, on the host or device where the data are.
 
-    Shapes: data [samples, *shape], lengths [sequences] -> [sequences, longest, *shape].
+    Shapes: data [samples, *shape], lengths [sequences] -> [sequences, longest, *shape], at least `steps` long.
     """
-    longest = int(lengths.max(initial=0))
+    longest = int(lengths.max(initial=steps))
     mask = np.arange(longest)[None, :] < lengths[:, None]
     if isinstance(data, np.ndarray):
         padded = np.zeros((*mask.shape, *data.shape[1:]), data.dtype)
