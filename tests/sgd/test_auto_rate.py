@@ -44,6 +44,12 @@ def test_adjustments_accumulate():
     assert after([1.0, 1.1, 1.2], [1.0, 1.0, 0.618])[0] == 0.618**2
 
 
+def test_continueReduce_goes_on_reducing_a_rate_that_was_reduced_once():
+    assert after([1.0, 0.9, 0.8], continueReduce=True)[0] == 1.0
+    assert after([1.0, 0.9, 0.8], [1.0, 1.0, 0.618], continueReduce=True)[0] == 0.618**2
+    assert after([1.0, 0.9, 0.8], [1.0, 1.0, 0.618])[0] == 0.618
+
+
 def test_which_criterion_controls_the_rate():
     better, worse = [1.0, 0.9], [1.0, 1.1]
     assert after(better, cv_loss=worse)[0] == 0.618

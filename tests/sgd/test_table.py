@@ -23,10 +23,11 @@ ISSUE = """modelPath trainCriterionNodeName evalCriterionNodeName epochSize mini
         dropoutRate maxTempMemSizeInSamplesForCNN keepCheckPointFiles saveBestModelPerCriterion disableWkInBatchNormal
         learningRatesPerSample
         learningRatesPerMB minLearningRatePerSample momentumAsTimeConstant momentumPerMB useNAG autoAdjustLR
-        reduceLearnRateIfImproveLessThan learnRateDecreaseFactor increaseLearnRateIfImproveMoreThan
-        learnRateIncreaseFactor loadBestModel learnRateAdjustInterval useCVSetControlLRIfCVExists
-        useEvalCriterionControlLR numMiniBatch4LRSearch numSamples4Search numPrevLearnRates numBestSearchEpoch
-        autoAdjustMinibatch minibatchSizeTuningFrequency minibatchSizeTuningMax minibatchSearchCriterionErrorMargin
+        reduceLearnRateIfImproveLessThan continueReduce learnRateDecreaseFactor
+        increaseLearnRateIfImproveMoreThan learnRateIncreaseFactor loadBestModel learnRateAdjustInterval
+        useCVSetControlLRIfCVExists useEvalCriterionControlLR numMiniBatch4LRSearch numSamples4Search numPrevLearnRates
+        numBestSearchEpoch autoAdjustMinibatch minibatchSizeTuningFrequency minibatchSizeTuningMax
+        minibatchSearchCriterionErrorMargin
         usePipeline adjustCoefficient adjustNBMiniBatch
         parallelizationMethod parallelizationStartEpoch distributedMBReading syncPerfStats gradientBits
         useBufferedAsyncGradientAggregation blockSize blockMomentumAsTimeConstant resetSGDMomentum

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -54,11 +55,18 @@ def factor_after(settings: BlockSettings, epochs: Sequence[Epoch]) -> float:
     factor = epochs[-1].rate_factor * settings["learnRateDecreaseFactor"] ** epochs[-1].repeats
     if improvement is None:
         return factor
-    if improvement < settings["reduceLearnRateIfImproveLessThan"]:
+    goes_on = settings["continueReduce"] and _was_reduced(epochs)
+    if goes_on or improvement < settings["reduceLearnRateIfImproveLessThan"]:
         return factor * settings["learnRateDecreaseFactor"]
     if improvement > settings["increaseLearnRateIfImproveMoreThan"]:
         return factor * settings["learnRateIncreaseFactor"]
     return factor
+
+
+def _was_reduced(epochs: Sequence[Epoch]) -> bool:
+    """Whether an epoch had a smaller factor than the one before, or has to be repeated with one."""
+    fell = (later.rate_factor < earlier.rate_factor for earlier, later in pairwise(epochs))
+    return any(epoch.repeats for epoch in epochs) or any(fell)
 
 
 def improvement_after(settings: BlockSettings, epochs: Sequence[Epoch]) -> float | None:

@@ -120,6 +120,8 @@ KEYS: tuple[Key, ...] = (
          AUTO),
     _key("reduceLearnRateIfImproveLessThan", Kind.NUMBER, "0", "adjustAfterEpoch: reduce the rate if the criterion "
          "improves by less than this fraction", "", AUTO),
+    _key("continueReduce", Kind.FLAG, "false", "adjustAfterEpoch: once the rate has been reduced, reduce it after "
+         "every interval; documented in CNTK's technical report MSR-TR-2014-112", "", AUTO),
     _key("learnRateDecreaseFactor", Kind.NUMBER, "0.618", "adjustAfterEpoch: the factor of a reduction", "", AUTO,
          least=0, below=1),
     _key("increaseLearnRateIfImproveMoreThan", Kind.NUMBER, "(infinity)", "adjustAfterEpoch: increase the rate if the "

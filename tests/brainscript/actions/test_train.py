@@ -310,6 +310,14 @@ def test_momentum_may_be_that_of_a_sample(run):
     assert losses_of(log) == pytest.approx(losses_of(plain), rel=1e-6)
 
 
+def test_useAdagrad_is_the_rule_of_updates(run):
+    """Source: CNTK's technical report, MSR-TR-2014-112."""
+    plain = run(SAMPLES.format("gradUpdateType = adagrad"), "modelPath=a.dnn")
+    log = run(SAMPLES.format("useAdagrad = true"), "modelPath=b.dnn")
+    assert "WARNING" not in log and losses_of(log) == losses_of(plain)
+    assert losses_of(log) != losses_of(run(SAMPLES.format("useAdagrad = false"), "modelPath=c.dnn"))
+
+
 SAMPLES = "Train=[SGD=[momentumPerMB=...;{}]]"
 
 

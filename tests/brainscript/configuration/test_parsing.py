@@ -15,7 +15,7 @@ from tests.brainscript.configuration.reading import read
     ("a = 1\n]\nb = 2", "line 2, column 1", "] closes nothing"),
     ("a = 1\n b c", "line 2, column 2", "expected key = value, not 'b c'"),
     ("value = $valeu$", "line 1, column 9", "$valeu$ is not defined; did you mean $value$?"),
-    ("value = $a$\na = x$a$", "line 2, column 5", "$a$ refers to itself"),
+    ("value = $a$\na = x$a$", "line 2, column 5", "$a$ refers to itself; give it a value, as in a=value on"),
     ("value = $b$\nb = $a$\na = $b$", "line", "refers to itself"),
     ("value = 'x", "line 1, column 9", "the quote ' is not closed"),
     ("include = nowhere.cntk", "line 1, column 1", "there is no file nowhere.cntk"),

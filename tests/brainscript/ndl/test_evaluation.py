@@ -65,6 +65,20 @@ def test_delays_may_look_back_at_what_follows_in_the_text():
     np.testing.assert_array_equal(np.ravel(result), [1, 3, 7])
 
 
+def test_names_of_the_technical_report_mean_what_they_mean_there():
+    """Source: MSR-TR-2014-112, the chapter about NDL; such an option had no effect, and the weights learned."""
+    network = build("""
+        image = Image(3, 2, 1, imageLayout=cudnn) ; x = Input(1)
+        before = Delay(1, 1, total, delayTime=1, defaultPastValue=5) ; total = Plus(x, before)
+        W = Parameter(2, 1, needsGradient=false) ; z = Times(W, total) ; OutputNodes = (z, image)
+        near = CosWithNegSamples(z, z, 1, 1)
+    """)
+    assert network.nodes["image"].shape == (1, 2, 3) and network.nodes["near"].shape == (2,)
+    assert network.nodes["W"].is_constant
+    result = network.nodes["total"].owner.eval({network.nodes["x"]: [np.array([[1], [2]], np.float32)]})
+    np.testing.assert_array_equal(np.ravel(result), [6, 8])
+
+
 def test_description_and_macros_may_lie_in_files(tmp_path):
     (tmp_path / "macros.ndl").write_text("Twice(x) = [ y = Plus(x, x) ]\n")
     (tmp_path / "net.ndl").write_text("run = net\nnet = [ x = Input(2)\n z = Twice(x)\n OutputNodes = (z) ]\n")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from ...parallel import workers
@@ -16,14 +16,22 @@ from ..source import ConfigError, Place, Text
 from .parallel_lines import is_parallel
 
 _BLOCKS = {section[-1].lower(): section for section in SECTIONS if section}
-_OTHER_NAMES = {  # in public configurations and on their page: the key, and its value
+
+
+def _time_constants(block: Block, name: str) -> str:
+    """The time constants of momenta of a sample, by epoch."""
+    return ":".join(repr(-1 / math.log(m)) if 0 < m < 1 else "0" for m in block.numbers(name))
+
+
+_OTHER_NAMES: dict[str, tuple[str, str | Callable[[Block, str], str]]] = {  # in public configurations and on their page
     **dict.fromkeys(
         ("blockSizePerWorker", "syncPeriod", "syncFrequencyInFrames", "syncPeriodPerWorker", "syncPeriodPerWorkers"),
         ("blockSize", "({}) * #workers"),
     ),
-    "momentumPerSample": ("momentumAsTimeConstant", "{}"),
+    "momentumPerSample": ("momentumAsTimeConstant", _time_constants),
+    "useAdagrad": ("gradUpdateType", lambda block, name: "adagrad" if block.flag(name, False) else "none"),
     "disableRegInBatchNormalization": ("disableWkInBatchNormal", "{}"), "numPrevLearnRate": ("numPrevLearnRates", "{}"),
-}
+}  # the key, and its value
 _IGNORED = (  # here; the last two are for the action itself
     "numSubminiBatches", "randomSeedOffset", "executionEngine", "maxTempMemSizeInSamples", "type", "tensorBoardLogDir",
     "tensorBoardNumMBsToLogResult",
@@ -83,15 +91,9 @@ def _assignments(block: Block, section: tuple[str, ...], log: Log) -> Iterator[A
             belongs = any(key.name.lower() == name and key.section[: len(section)] == section for key in KEYS)
             yield Assignment(entry.name, entry.place, section if belongs else (), _raw(block.expanded(entry)))
         elif other := next((other for each, other in _OTHER_NAMES.items() if each.lower() == name), None):
-            key, written = other
-            if name == "momentumpersample":
-                written = _time_constants(block.numbers(entry.name))
+            key, value = other
+            written = value if isinstance(value, str) else value(block, entry.name)
             yield Assignment(key, entry.place, section, _raw(block.expanded(entry), written))
-
-
-def _time_constants(momenta: list[float]) -> str:
-    """The time constants of momenta of a sample, by epoch."""
-    return ":".join(repr(-1 / math.log(m)) if 0 < m < 1 else "0" for m in momenta)
 
 
 @dataclass(frozen=True)

@@ -148,7 +148,9 @@ class Block:
         if entry in self._expanded:
             return self._expanded[entry]
         if entry.name.lower() in self._expanding:
-            raise entry.value.at(0).error(f"${entry.name}$ refers to itself; write it out")
+            raise entry.value.at(0).error(
+                f"${entry.name}$ refers to itself; give it a value, as in {entry.name}=value on the command line"
+            )
         self._expanding.add(entry.name.lower())
         try:
             self._expanded[entry] = self.expand(entry.value)

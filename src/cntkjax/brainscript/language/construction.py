@@ -80,8 +80,8 @@ class NodeMaker:
 
     def _initial(self, node: NetNode) -> None:
         """How a parameter begins: the first of file, literal, value and random numbers that is given."""
-        options = node.options
-        if not (options.pop("needGradient", True) and options.pop("computeGradient", True)):
+        options, flags = node.options, ("needGradient", "computeGradient")
+        if False in [options.pop(name, True) for name in flags]:
             options["learningRateMultiplier"] = 0.0
         value = options.pop("value", "")
         value = value if options.get("initValue", "") == "" else options["initValue"]

@@ -13,12 +13,13 @@ FUNCTIONS = {
     "se": "SquareError", "delay": "PastValue", "cosdist": "CosDistance", "sum": "Plus", "cos": "Cosine",
     "columnwisecrossproduct": "KhatriRaoProduct", "reconcilemblayout": "ReconcileDynamicAxis", "prior": "Mean",
     "cbcewithsm": "ClassBasedCrossEntropyWithSoftmax", "rectlinear": "RectifiedLinear",
-    "perdimmvdenorm": "PerDimMeanVarDeNormalization",
+    "perdimmvdenorm": "PerDimMeanVarDeNormalization", "image": "ImageInput",
+    "coswithnegsamples": "CosDistanceWithNegativeSamples",
 }  # other names of functions
 OPTIONS = {
     "defaulthiddenactivity": "defaultHiddenActivation", "delaytime": "timeStep", "zeropadding": "zeroPadding",
     "mapcount": "mapDims", "lowerpadding": "lowerPad", "upperpadding": "upperPad", "default": "defaultHiddenActivation",
-    "kernelshape": "kernelDims",
+    "kernelshape": "kernelDims", "defaultpastvalue": "defaultHiddenActivation", "needsgradient": "needGradient",
 }
 VALUES = {"none": "zero"} | {name.lower(): name for name in (
     "uniform", "gaussian", "fixedValue", "fromFile", "fromLiteral", "heNormal", "heUniform", "glorotNormal",
