@@ -173,3 +173,11 @@ def test_all_inputs_of_a_function_are_variables():
     assert [v.op_name for v in search(d, lambda v: not isinstance(v, C.Variable))] == ["Dense"]
     assert [type(v) for v in d.parameters + d.arguments] == [C.Parameter, C.Parameter, C.Variable]
     assert not isinstance(x, C.Parameter) and not isinstance(d, C.Variable)
+
+
+def test_items_of_a_record_come_before_the_methods_of_a_dict():
+    record = C.variables.Record(values=1, b=2)
+    assert (record.values, record["values"], list(record.items())) == (1, 1, [("values", 1), ("b", 2)])
+    assert {"values", "b"} <= set(dir(record))
+    with pytest.raises(AttributeError, match="no attribute 'c'; it has values, b"):
+        _ = record.c

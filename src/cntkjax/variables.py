@@ -48,11 +48,10 @@ class Record(dict):
 
     def __init__(self, **args_dict: Any) -> None:
         super().__init__(**args_dict)
+        self.__dict__.update(args_dict)  # so that dir() lists them, and they come before methods of dict: r.values
 
     def __getattr__(self, key: str) -> Any:
-        if key not in self:
-            raise AttributeError(f"record has no attribute '{key}'; it has {', '.join(map(str, self)) or 'none'}")
-        return self[key]
+        raise AttributeError(f"record has no attribute '{key}'; it has {', '.join(map(str, self)) or 'none'}")
 
     def __missing__(self, key: object) -> Any:
         raise KeyError(f"record has no item {key!r}; it has {', '.join(map(str, self)) or 'none'}")

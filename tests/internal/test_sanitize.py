@@ -103,3 +103,9 @@ def test_strings_and_bytes_are_distinguished():
 def test_values_that_need_no_wrapping_are_returned_unchanged():
     assert internal.typemap(len) is len
     assert internal.map_if_possible({1: 2}) is None
+
+
+@pytest.mark.parametrize("perm", [(1, 1), (0, 2), (-3, 1)])
+def test_what_is_no_permutation_is_refused(perm):
+    with pytest.raises(ValueError, match=r"is no permutation: name each of the axes 0 to 1 once"):
+        internal.sanitize_permutation(perm)

@@ -141,3 +141,9 @@ def test_after_the_end_a_size_of_0_is_no_error(tmp_path, truncation_length):
             source.next_minibatch(0)
         source.next_minibatch(1)
     assert source.next_minibatch(0) == {} == source.next_minibatch(1)
+
+
+def test_streams_may_have_the_names_of_methods_of_a_dict(ctf):
+    source = MinibatchSource(ctf("|keys 1 |values 2\n", keys=1, values=1), max_sweeps=1)
+    minibatch = source.next_minibatch(1)
+    assert [minibatch[s].asarray().item() for s in (source.streams.keys, source.streams.values)] == [1, 2]

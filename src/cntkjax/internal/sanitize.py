@@ -163,11 +163,16 @@ def sanitize_dynamic_axes(axes: Axis | Sequence[Axis]) -> tuple[Axis, ...]:
 def sanitize_permutation(perm: Sequence[int]) -> list[int]:
     """The equivalent permutation of the axes counted from the opposite end.
 
+    Errors: ValueError for anything but a permutation.
+
     >>> sanitize_permutation((1, 2, 0))
     [2, 0, 1]
     """
     rank = len(perm)
-    return [rank - 1 - index % rank for index in reversed(perm)]
+    counted = [index + rank if index < 0 else index for index in perm]
+    if sorted(counted) != list(range(rank)):
+        raise ValueError(f"{list(perm)} is no permutation: name each of the axes 0 to {rank - 1} once")
+    return [rank - 1 - index for index in reversed(counted)]
 
 
 def sanitize_input(
