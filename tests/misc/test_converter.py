@@ -106,3 +106,11 @@ def test_a_stack_of_gru_has_no_equivalent():
     weights = C.parameter((C.InferredDimension, 2), init=1)
     with pytest.raises(ValueError, match="unsupported recurrent_op"):
         convert_optimized_rnnstack(C.optimized_rnnstack(x, weights, 2, 1, recurrent_op="gru"))
+
+
+def test_functions_in_the_middle_of_a_block_are_replaced():
+    """Source: CNTK 2.7 gives 2."""
+    x, inside = C.input_variable(2), C.placeholder()
+    block = C.as_block(C.layers.Dense(2, init=1)(C.sigmoid(inside)), [(inside, x)], "Layers")
+    model = C.misc.convert(block, lambda f: f.op_name == "StableSigmoid", lambda f: C.relu(f.inputs[0]))
+    np.testing.assert_array_equal(model.eval({x: np.float32([[2, -1]])}), [[2, 2]])

@@ -13,6 +13,7 @@ from typing import Any
 
 from ..formats import v1_file
 from ..graph.function import nodes
+from ..misc.converter import unfolded
 from ..ops import combine
 from ..ops.functions import Function
 from ..sgd import ConfigError
@@ -66,10 +67,10 @@ def load_network(path: str) -> Network:
 
 def network_in(function: Function) -> Network:
     """The network of a model: with the roles that it was saved with, or those that follow from its operations."""
+    if (kept := _kept(function)) is None:  # layers of Python are blocks
+        function = unfolded(function, lambda node: node.op_name == "BatchNormalization" and not node.is_block)
+        return _as_saved(_named(function), function)
     found = _named(function)
-    kept = _kept(function)
-    if kept is None:
-        return _as_saved(found, function)
     names = [name for name in kept["operations"] if name in found]
     roles = {role: [name for name in kept["roles"].get(role, ()) if name in found] for role in ROLES}
     network = Network({name: found[name] for name in names}, roles, kept["operations"], kept["inputs"])
@@ -129,10 +130,9 @@ def _guessed(function: Function) -> dict[str, list[str]]:
         operation = output.owner.op_name
         role = "criterion" if operation in _LOSSES else "evaluation" if operation in _METRICS else "output"
         roles[role].append(output.name or output.owner.name)
-    labels = [v.name for role in ("criterion", "evaluation") for name in roles[role]
-              for v in function.arguments if v.name.lower().startswith("label")]
-    roles["label"] = list(dict.fromkeys(labels))
-    roles["feature"] = [v.name for v in function.arguments if v.name not in labels]
+    is_trained = roles["criterion"] or roles["evaluation"]
+    roles["label"] = [v.name for v in function.arguments if is_trained and v.name.lower().startswith("label")]
+    roles["feature"] = [v.name for v in function.arguments if v.name not in roles["label"]]
     return roles
 
 

@@ -14,7 +14,7 @@ from ..graph.errors import explain
 from ..graph.function import Node, copied_attributes, nodes
 from ..graph.public import classes
 from ..graph.shape import UNKNOWN_SHAPE
-from ..graph.variable import Edge, VariableKind, producer
+from ..graph.variable import Edge, VariableKind, producer, rename
 from ..ops.functions import Function
 
 
@@ -36,6 +36,32 @@ def convert(root_func: Function, filter: Callable[[Any], bool], converter: Calla
     array([[0.964, 0.   ]], dtype=float32)
     """
     return _Conversion(filter, converter).graph(root_func)  # type: ignore[return-value]
+
+
+def unfolded(model: Function, matches: Callable[[Any], bool]) -> Function:
+    """A copy of the model without the blocks inside which `matches` is true of a node: their nodes take their places.
+
+    Outputs keep their names; those of nodes that have none are called by their uids.
+    """
+    conversion = _Conversion(lambda node: _holds(node, matches), _unfolded_block)
+    result = conversion.graph(model)
+    for old, new in conversion.converted.items():
+        _rename(new, old.name or old.uid)
+    return result  # type: ignore[return-value]
+
+
+def _unfolded_block(block: Any) -> Node:
+    """What is inside a block, whose result has its name."""
+    inside = composite(block.block_root).clone("share", dict(block.block_arguments_mapping))  # type: ignore[attr-defined]
+    _rename(inside.outputs[0], block.name or inside.outputs[0].name)
+    return inside
+
+
+def _rename(output: Edge, name: str) -> None:
+    """Change the name of an output, and of the node that computes it."""
+    rename(output, name)
+    if (node := producer(output)) is not None:
+        rename(node, name)
 
 
 class _Conversion:
@@ -64,7 +90,7 @@ class _Conversion:
 
     def _changing(self, order: list[Node]) -> set[Node]:
         """The nodes that match, blocks that contain such nodes, and all nodes that depend on these."""
-        changing = {node for node in order if any(map(self.matches, nodes([node], into_blocks=True, cut=_All())))}
+        changing = {node for node in order if self.matches(node) or _holds(node, self.matches)}
         previous = -1
         while previous < len(changing):
             previous = len(changing)
@@ -79,11 +105,10 @@ class _Conversion:
                 )
         operands = {v: v for v in node.node_inputs} | self.loops | self.converted
         cloner = Cloner(lambda leaf: leaf, {v: operands[v] for v in node.node_inputs})
-        inside = node.block_composite
-        if inside is None or not any(map(self.matches, nodes([inside], into_blocks=True))):
-            result = cloner.graph(composite(node))
-        else:
+        if _holds(node, self.matches):
             result = self._block(node, {v: operands[v] for v in node.node_inputs})
+        else:
+            result = cloner.graph(composite(node))
         if self.matches(node):
             result = _function(self.converter(result.root_function))
         if len(result.outputs) != len(node.node_outputs) and not node.primitive.passes_through:
@@ -104,11 +129,10 @@ class _Conversion:
         return make_block(body, pairs, node.block_name, node.name, copied_attributes(node))
 
 
-class _All:
-    """The set of all variables, which keeps `nodes` from following any operand."""
-
-    def __contains__(self, item: object) -> bool:
-        return True
+def _holds(node: Node, matches: Callable[[Any], bool]) -> bool:
+    """Whether a node is a block inside which, at any depth, is a node for which `matches` is true."""
+    inside = node.block_composite
+    return inside is not None and any(map(matches, nodes([inside], into_blocks=True)))
 
 
 def _function(result: Node | Edge) -> Node:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import cntkjax as C
 from cntkjax.brainscript.command_line import main
 from cntkjax.brainscript.language import build_network
 from cntkjax.brainscript.models import function_of, load_network
@@ -61,6 +62,17 @@ def test_statistics_of_batch_normalization_are_averages_over_minibatches_layer_b
     below = operand.owner.eval({x: data[:30].astype(np.float32)}).reshape(3, 10, 2)
     np.testing.assert_allclose(statistics(network, second)[0], below.mean(1).mean(0), rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(statistics(network, second)[1], below.var(1).mean(0), rtol=1e-4)
+
+
+def test_statistics_inside_the_blocks_of_a_python_model_are_set(run):
+    x = C.input_variable(3, name="x")
+    layers = [C.layers.BatchNormalization(name="norm"), C.layers.Dense(2)]
+    inside = C.placeholder()
+    C.as_block(C.layers.Sequential(layers)(inside), [(inside, x)], "Layers", "z").save("net.dnn")
+    data, _ = run("what=bnstat", "Do=[itersPerNode=3]")
+    network = load_network("net.dnn.PBN")
+    assert network.roles["output"] == ["z"]
+    np.testing.assert_allclose(statistics(network, "norm")[0], data[:30].mean(0), rtol=1e-5)
 
 
 def test_an_exported_model_gives_the_same_values_in_onnx_runtime(run):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import cntkjax as C
 from cntkjax import combine
 from cntkjax.brainscript.command_line import main
 from cntkjax.brainscript.language import build_network
@@ -192,6 +193,26 @@ def test_the_edit_action_writes_the_model_that_brainscript_describes(tmp_path):
     network = load_network(str(tmp_path / "b.dnn"))
     assert set(network.nodes) == {"x", "z"}
     np.testing.assert_allclose(run(network, "z", DATA[:, :2]), 1 / (1 + np.exp(-DATA[:, :2])), rtol=1e-6)
+
+
+def test_a_constant_clone_of_a_python_model_normalizes_with_its_running_statistics(tmp_path):
+    x = C.input_variable(3, name="features")
+    model = C.layers.Sequential([C.layers.Dense(4, name="h"), C.layers.BatchNormalization(name="norm")])(x)
+    constants = {each.name: each for each in model.constants}
+    constants["aggregate_mean"].value = np.arange(4, dtype=np.float32)
+    constants["aggregate_variance"].value = np.full(4, 4, np.float32)
+    model.save(str(tmp_path / "model.dnn"))
+    network = build(f"""
+        m = BS.Network.Load ('{tmp_path}/model.dnn')
+        f = BS.Network.CloneFunction (m.features, m.norm, parameters='constant')
+        x = Input {{3}} ; y = f (x) ; outputNodes = (y)
+    """)
+    data = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    y = combine([network.nodes["y"]])
+    trained = y.forward({y.arguments[0]: data}, y.outputs, set(y.outputs))[1]  # as in training
+    expected = (model.h.eval({model.h.arguments[0]: data}) - np.arange(4)) / np.sqrt(4 + 1e-5)
+    np.testing.assert_allclose(trained[y.output], expected, rtol=1e-4, atol=1e-5)
+    assert not y.parameters
 
 
 def value(network, name):
