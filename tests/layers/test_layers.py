@@ -152,6 +152,15 @@ def test_embedding_looks_up_rows():
     np.testing.assert_array_equal(layer.eval({indices: one_hot}), layer.E.value[[4, 0]])
 
 
+def test_scales_and_biases_of_normalizations_have_initializers():
+    """The numbers are those that CNTK draws."""
+    x, scale = C.input_variable(4), C.initializer.uniform(1, seed=2)
+    drawn = [0.8072081, 0.7004723, 0.567641, 0.8506342]
+    layers = L.BatchNormalization(init_scale=scale)(x), L.LayerNormalization(scale, initial_bias=scale)(x)
+    for parameter in (layers[0].scale, layers[1].scale, layers[1].bias):
+        np.testing.assert_allclose(parameter.value, drawn, rtol=1e-5)
+
+
 def test_layer_normalization_adds_epsilon_to_the_deviation():
     layer = L.LayerNormalization(initial_scale=2, initial_bias=1, epsilon=0.5)(x)
     data = np.arange(10, dtype=np.float32).reshape(2, 5) ** 2

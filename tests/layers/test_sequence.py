@@ -218,6 +218,15 @@ def test_a_recurrence_is_cloned_onto_another_shape_and_type():
         assert_equal(f.eval({other: [[[1], [2]]]})[0], [[1], [3]])
 
 
+def test_one_initial_state_in_a_tuple_is_that_of_all_states():
+    """As in CNTK."""
+    s = S.input_variable(2)
+    with C.default_options(init=0.1):
+        one, each = (L.Recurrence(L.LSTM(3), initial_state=state) for state in ((0.1,), (0.1, 0.1)))
+    steps = {s: [[[1, 2], [3, 4]]]}
+    assert_equal(one(s).eval(steps), each(s).eval(steps))
+
+
 class TestMistakes:
     def test_another_number_of_initial_states_is_an_error(self):
         with pytest.raises(TypeError, match="initial_state has 3 states, and the step function takes 2"):

@@ -318,7 +318,7 @@ def MaxUnpooling(filter_shape: Axes, strides: Axes = 1, pad: AxisFlags = False, 
 @public
 def BatchNormalization(
     map_rank: int | default_override_or | None = default_override_or(None),
-    init_scale: float = 1,
+    init_scale: Init = 1,
     normalization_time_constant: Number = default_override_or(5000),
     blend_time_constant: float = 0,
     epsilon: Number = default_override_or(0.00001),
@@ -364,7 +364,7 @@ def BatchNormalization(
 
 @public
 def LayerNormalization(
-    initial_scale: float = 1, initial_bias: float = 0, epsilon: Number = default_override_or(0.00001), name: str = ""
+    initial_scale: Init = 1, initial_bias: Init = 0, epsilon: Number = default_override_or(0.00001), name: str = ""
 ) -> Function:
     """Normalize each sample to mean 0 and standard deviation 1, then scale and shift.
 

@@ -223,10 +223,8 @@ def Recurrence(
     step = _santize_step_function(step_function)
     from_states = _from_states("recurrence", step, backwards, return_full_state, name)
     number = len(step.signature) - 1
-    if isinstance(initial_state, tuple):
-        states = [_get_initial_state_or_default(state) for state in initial_state]
-    else:
-        states = [_get_initial_state_or_default(initial_state)] * number
+    given = initial_state if isinstance(initial_state, tuple) else (initial_state,)
+    states = [_get_initial_state_or_default(state) for state in given] * (number if len(given) == 1 else 1)
     if len(states) != number:
         raise TypeError(explain(
             f"Recurrence {name!r}: initial_state has {len(states)} states, and the step function takes {number}: "

@@ -26,7 +26,7 @@ from ..graph.axis import BATCH, UNKNOWN_AXES, Axis
 from ..graph.build import Spec
 from ..graph.errors import AxisError, ShapeError, explain
 from ..graph.function import Node
-from ..graph.shape import FREE, UNKNOWN_SHAPE, Shape, is_unknown
+from ..graph.shape import FREE, UNKNOWN_SHAPE, Shape, is_known, is_unknown, size
 from ..graph.variable import Edge, Leaf, producer, value_of
 from .base import Attrs, AxisOf, Bool, Double, Int, Primitive, Size, String, primitive
 
@@ -451,6 +451,14 @@ def _without_steps(op: str, x: Edge) -> Shape:
     return x.shape[1:]
 
 
+def _needs_a_number_for_each_sample(op: str, lengths: Edge) -> None:
+    if lengths.dynamic_axes not in (UNKNOWN_AXES, (BATCH,)) or (is_known(lengths.shape) and size(lengths.shape) != 1):
+        raise AxisError(explain(
+            f"{op}: the lengths are not one number for each array", {"lengths": lengths},
+            "pass a variable of one element with the batch axis and no other dynamic axis",
+        ))
+
+
 _first_lengths: WeakKeyDictionary[Edge, ref[Edge]] = WeakKeyDictionary()
 
 
@@ -484,6 +492,8 @@ class ToSequenceOp(Primitive):
         if is_unknown(x.shape) or _axes_unknown(x):
             return Spec(UNKNOWN_SHAPE if is_unknown(x.shape) else x.shape[1:], axes=UNKNOWN_AXES)
         shape = _without_steps(self.name, x)
+        for given in inputs[1:]:
+            _needs_a_number_for_each_sample(self.name, given)
         lengths = resolve(inputs[-1])  # the array itself for all its steps
         axis = _new_axis(attrs["sequenceAxis"] + resolve(x).uid, lengths.uid, attrs)
         if not _are_first_lengths(resolve(x), lengths):
