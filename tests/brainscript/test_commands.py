@@ -466,6 +466,22 @@ def test_what_runs_is_profiled_on_request(run, tmp_path):
     assert len(list((tmp_path / "work" / "profiler").glob("*_summary_*"))) == 1
 
 
+def test_values_of_an_ndl_block_count_in_the_files_that_it_names(tmp_path, monkeypatch, capsys):
+    """As imageLayout in CNTK's own examples; what the command line says counts first."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "macros.ndl").write_text("Layer (x) = [ W = Parameter ($size$, 3) ; z = Times (W, x) ]")
+    (tmp_path / "net.ndl").write_text("x = Input (3) ; out = Layer (x) ; OutputNodes = out")
+    (tmp_path / "a.cntk").write_text("""
+        command = t
+        t = [ action = train
+              NDLNetworkBuilder = [ size = 4 ; ndlMacros = "macros.ndl"
+                                    networkDescription = net.ndl ] ]
+    """)
+    for arguments, size in (([], 4), (["size=5"], 5)):
+        run_arguments(["configFile=a.cntk", *arguments], describes=True)
+        assert f"[{size} x 3]" in capsys.readouterr().out
+
+
 def test_a_network_is_described_without_the_device_of_its_training(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.cntk").write_text(CONFIG)

@@ -62,7 +62,9 @@ def _described(block: Block, name: str, precision: str, build: Callable[..., Net
     found = block.find(name)
     assert found is not None
     scope, entry = found
-    text = scope.expanded(entry)
+    is_ndl = entry.is_block and name == "NDLNetworkBuilder"
+    scope = scope.required_block(name) if is_ndl else scope  # its values count in it, and in the files that it names
+    text = scope.expand(entry.value)
     if text.content[:1] in ("[", "{"):
         text = inside(text)
     return build(text, scope, precision=precision, seed_offset=block.integer("randomSeedOffset", 0))
