@@ -1,6 +1,7 @@
 """Losses for very many classes."""
 
 import numpy as np
+import pytest
 from scipy.sparse import csr_matrix
 
 import cntkjax as C
@@ -14,6 +15,19 @@ def test_negative_samples_are_later_in_the_minibatch():
     values = C.cosine_distance_with_negative_samples(a, b, 2, 3).eval({a: x, b: y})
     expected = [[cosines[i, i], *(cosines[i, (i + 2 + k) % 6] for k in range(3))] for i in range(6)]
     np.testing.assert_allclose(values, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(("lengths", "negatives"), [
+    ((2, 2, 2), [[3, 2], [5, 4], [0, 1]]),  # as CNTK has them
+    ((3, 1, 2), [[5, 3, 1], [2], [0, 4]]),
+])
+def test_the_first_steps_of_all_sequences_come_before_the_second_ones(lengths, negatives):
+    angles = np.split(np.arange(sum(lengths)) / 10, np.cumsum(lengths)[:-1])
+    x, y = ([np.stack([np.cos(a), np.sin(a)], 1) for a in of] for of in ([0 * a for a in angles], angles))
+    a, b = C.sequence.input_variable(2), C.sequence.input_variable(2)
+    cosines = C.cosine_distance_with_negative_samples(a, b, shift=4, num_negative_samples=1).eval({a: x, b: y})
+    for sequence, drawn in zip(cosines, negatives, strict=True):
+        np.testing.assert_allclose(sequence[:, 1], np.cos(np.array(drawn) / 10), atol=1e-6)
 
 
 def test_noise_contrastive_estimation_with_every_class_drawn_is_exact():

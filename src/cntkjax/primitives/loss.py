@@ -103,8 +103,8 @@ class CosDistance(Primitive):
 class CosDistanceWithNegativeSamples(Primitive):
     """The cosine with the sample at the same position, and with those at other positions (negative samples).
 
-    Operands: x, y, the shift to the first negative sample, their number n. Samples are in the order of the grid, step
-    by step, and positions wrap around.
+    Operands: x, y, the shift to the first negative sample, their number n. The first steps of all sequences come before
+    the second ones, and positions wrap around: CNTK's order, if all sequences are of one length.
     Shapes: [*shape] twice -> [1 + n].
     """
 
@@ -129,13 +129,17 @@ class CosDistanceWithNegativeSamples(Primitive):
         """Cosines with shifted samples, without padding."""
         assert ctx.node is not None
         (xs, ys), mask = WholeMinibatch.samples(ctx, x, y)
-        position = jnp.cumsum(mask) - 1
-        order = jnp.argsort(~mask, stable=True)  # samples first, then padding
+        axes = max(x.axes, y.axes, key=len)
+        cells = jnp.arange(len(mask))
+        if ctx.sequence_axis(axes) is not None:
+            layout = ctx.layout(axes)
+            cells = (layout.position * layout.size + layout.seq).reshape(-1)
+        order = jnp.argsort(jnp.where(mask, cells, jnp.iinfo(cells.dtype).max))  # samples first, then padding
+        position = jnp.zeros_like(order).at[order].set(jnp.arange(len(order), dtype=order.dtype))
         first = position + ctx.array(shift).astype(position.dtype)
         count = jnp.maximum(jnp.sum(mask), 1)
         others = [ys[order[(first + k) % count]] for k in range(ctx.node.node_outputs[0].shape[0] - 1)]
         cosines = jnp.stack([_cosine(xs, other) for other in (ys, *others)], -1)
-        axes = max(x.axes, y.axes, key=len)
         return Traced(cosines.reshape(*ctx.mask(axes).shape, -1), axes)
 
 
