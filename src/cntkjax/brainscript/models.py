@@ -25,6 +25,7 @@ _ATTRIBUTE = "cntkNetwork"
 _KEPT = ("roles", "operations", "inputs", "rates", "statistics")
 _LOSSES = ("CrossEntropyWithSoftmax", "SquaredError", "Logistic", "BinaryCrossEntropy", "SequenceWithSoftmax",
            "ForwardBackward", "CosineDistance", "NCE", "NceLoss")
+_FROZEN = "BatchNormalization"  # in constant clones
 _METRICS = ("ClassificationError", "EditDistanceError", "NDCG")
 
 
@@ -68,7 +69,7 @@ def load_network(path: str) -> Network:
 def network_in(function: Function) -> Network:
     """The network of a model: with the roles that it was saved with, or those that follow from its operations."""
     if (kept := _kept(function)) is None:  # layers of Python are blocks
-        function = unfolded(function, lambda node: node.op_name == "BatchNormalization" and not node.is_block)
+        function = unfolded(function, lambda node: len(node.outputs) > 1 if node.is_block else node.op_name == _FROZEN)
         return _as_saved(_named(function), function)
     found = _named(function)
     names = [name for name in kept["operations"] if name in found]

@@ -39,28 +39,32 @@ def convert(root_func: Function, filter: Callable[[Any], bool], converter: Calla
 
 
 def unfolded(model: Function, matches: Callable[[Any], bool]) -> Function:
-    """A copy of the model without the blocks inside which `matches` is true of a node: their nodes take their places.
+    """A copy of the model without the blocks for which, or for a node inside, `matches` is true: what is in them stays.
 
-    Outputs keep their names; those of nodes that have none are called by their uids.
+    Outputs keep their names; those that have none are called by their uids, in the model, too.
     """
-    conversion = _Conversion(lambda node: _holds(node, matches), _unfolded_block)
-    result = conversion.graph(model)
-    for old, new in conversion.converted.items():
-        _rename(new, old.name or old.uid)
-    return result  # type: ignore[return-value]
+    conversion = _Conversion(lambda node: node.is_block and (matches(node) or _holds(node, matches)), _unfolded_block)
+    order = nodes([model], into_blocks=True)
+    if not any(map(conversion.matches, order)):
+        return model
+    for node in order:
+        for output in node.node_outputs:
+            _rename(output, output.name or output.uid)
+    return conversion.graph(model)  # type: ignore[return-value]
 
 
 def _unfolded_block(block: Any) -> Node:
-    """What is inside a block, whose result has its name."""
+    """What is inside a block, whose results have the names of the block's."""
     inside = composite(block.block_root).clone("share", dict(block.block_arguments_mapping))  # type: ignore[attr-defined]
-    _rename(inside.outputs[0], block.name or inside.outputs[0].name)
+    for new, old in zip(inside.outputs, block.outputs, strict=True):
+        _rename(new, old.name)
     return inside
 
 
 def _rename(output: Edge, name: str) -> None:
-    """Change the name of an output, and of the node that computes it."""
+    """Change the name of an output, and of the node, which files have, if it computes nothing else."""
     rename(output, name)
-    if (node := producer(output)) is not None:
+    if (node := producer(output)) is not None and len(node.node_outputs) == 1:
         rename(node, name)
 
 

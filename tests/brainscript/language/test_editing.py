@@ -215,6 +215,21 @@ def test_a_constant_clone_of_a_python_model_normalizes_with_its_running_statisti
     assert not y.parameters
 
 
+def test_a_recurrent_layer_of_a_python_model_can_be_cloned(tmp_path):
+    """Its block has two results, h and c."""
+    x = C.sequence.input_variable(2, name="features")
+    model = C.layers.Sequential([C.layers.Recurrence(C.layers.LSTM(3)), C.layers.Dense(2, name="z")])(x)
+    model.save(str(tmp_path / "model.dnn"))
+    network = build(f"""
+        m = BS.Network.Load ('{tmp_path}/model.dnn')
+        f = BS.Network.CloneFunction (m.features, m.z) ; x = Input {{2}} ; y = f (x) ; outputNodes = (y)
+    """)
+    data = [np.random.default_rng(0).normal(size=(4, 2)).astype(np.float32)]
+    y = combine([network.nodes["y"]])
+    np.testing.assert_allclose(y.eval({y.arguments[0]: data}), model.eval({x: data}), rtol=1e-6)
+    assert len(y.parameters) == 5
+
+
 def value(network, name):
     return np.asarray(network.nodes[name].value)
 
