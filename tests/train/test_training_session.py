@@ -218,13 +218,22 @@ def test_arrays_in_place_of_a_source(session):
         C.TestConfig((x,), criterion=criterion)
 
 
+def test_configurations_without_a_source_test_nothing(session):
+    """As in CNTK."""
+    assert session.run(max_samples=8, cv_config=C.CrossValidationConfig(), test_config=C.TestConfig()) == "t4 t4 S8"
+    data = (np.ones((6, 2), np.float32), np.ones((6, 1), np.float32))
+    learner = C.sgd(session.parts[1].parameters, 0.1)
+    trained = session.parts[1].train(data, parameter_learners=[learner], callbacks=[C.TestConfig(None), None])
+    assert "test_summary" not in trained
+
+
 def test_wrong_arguments_are_errors(session):
     endless = session.source()
     for options in {}, {"cv_config": C.CrossValidationConfig(endless)}, {"test_config": C.TestConfig(endless)}:
         with pytest.raises(ValueError, match="minibatch source must have a limited number of samples or sweeps"):
             session.run(max_samples=8 if options else None, **options)
     with pytest.raises(ValueError, match="or a callback"):
-        C.CrossValidationConfig()
+        C.CrossValidationConfig(frequency=8)
     with pytest.raises(ValueError, match="the name of the checkpoint is empty"):
         C.CheckpointConfig("")
     with pytest.raises(ValueError, match="without a filename"):

@@ -75,7 +75,7 @@ def train(
     streams: Sequence[StreamInformation] | None = None,
     model_inputs_to_streams: Inputs | None = None,
     parameter_learners: Sequence[Learner] = [],
-    callbacks: Sequence[Callback] = [],
+    callbacks: Sequence[Callback | None] = [],
     progress_frequency: Frequency = None,
     max_epochs: int | None = None,
     epoch_size: int | None = None,
@@ -121,7 +121,8 @@ def train(
     trainer = Trainer(None, criterion, parameter_learners, [*writers, collector])
     training_session(trainer, source, minibatch_size, inputs, frequency, max_samples, **configs).train()
     result = Record(updates=collector.updates, epoch_summaries=collector.epochs)
-    return result.updated_with(test_summary=collector.tests[-1]) if "test_config" in configs else result
+    is_tested = "test_config" in configs and configs["test_config"].source is not None
+    return result.updated_with(test_summary=collector.tests[-1]) if is_tested else result
 
 
 def test(
@@ -130,7 +131,7 @@ def test(
     minibatch_size: Sizes = 32,
     streams: Sequence[StreamInformation] | None = None,
     model_inputs_to_streams: Inputs | None = None,
-    callbacks: Callback | Sequence[Callback] | None = None,
+    callbacks: Callback | Sequence[Callback | None] | None = None,
 ) -> Record:
     """The average of the last output over data; the arguments are those of `train`.
 
@@ -165,11 +166,15 @@ def _minibatches(frequency: Frequency, minibatch_size: Sizes) -> int:
     return number if unit is DataUnit.minibatch else max(number // as_sizes(minibatch_size)[0], 1)
 
 
-def _sorted_callbacks(callbacks: Callback | Sequence[Callback] | None) -> tuple[dict[str, Any], list[ProgressWriter]]:
-    """{argument of a training session: its configuration}, and the progress writers."""
+def _sorted_callbacks(
+    callbacks: Callback | Sequence[Callback | None] | None
+) -> tuple[dict[str, Any], list[ProgressWriter]]:
+    """{argument of a training session: its configuration}, and the progress writers; None is no callback."""
     configs: dict[str, Any] = {}
     writers = []
     for callback in as_list(callbacks or []):
+        if callback is None:
+            continue
         name = next((name for kind, name in _CONFIGS.items() if isinstance(callback, kind)), None)
         if name in configs:
             raise ValueError(f"callbacks have two of type {type(callback).__name__}; give only one")

@@ -147,7 +147,7 @@ class CrossValidationConfig(_Validation):
     `model_inputs_to_streams`: {argument: stream}, by default those of the training.
 
     Units: `minibatch_size` and `max_samples`, the limit of one test, are in samples.
-    Errors: ValueError without source and callback, or for arrays without criterion.
+    Errors: ValueError for a frequency without source and callback, or for arrays without criterion.
 
     >>> config = CrossValidationConfig(callback=lambda index, error, samples, minibatches: error > 0.01, frequency=1000)
     """
@@ -165,19 +165,19 @@ class CrossValidationConfig(_Validation):
         mb_size: Sizes | None = None,
     ) -> None:
         data = minibatch_source if source is None else source
-        if data is None and callback is None:
-            raise ValueError("CrossValidationConfig: needs a minibatch_source or a callback, or both")
         super().__init__(data, minibatch_size if mb_size is None else mb_size, model_inputs_to_streams, criterion)
+        if data is None and callback is None and frequency:
+            raise ValueError("CrossValidationConfig: a frequency needs a minibatch_source or a callback, or both")
         self.frequency = as_frequency(frequency, "CrossValidationConfig")
         self.callback, self.max_samples = callback, max_samples
 
 
 @public
 class TestConfig(_Validation):
-    """The data for a test at the end of training. For the arguments see ``CrossValidationConfig``.
+    """The data for a test at the end of training; without a source there is none. See ``CrossValidationConfig``.
 
     Units: `minibatch_size` in samples.
-    Errors: ValueError without a source, or for arrays without criterion.
+    Errors: ValueError for arrays without criterion.
 
     >>> import numpy as np
     >>> import cntkjax as C
@@ -197,8 +197,6 @@ class TestConfig(_Validation):
         mb_size: Sizes | None = None,
     ) -> None:
         data = minibatch_source if source is None else source
-        if data is None:
-            raise ValueError("TestConfig: needs a minibatch_source: give a source, or arrays and their criterion")
         super().__init__(data, minibatch_size if mb_size is None else mb_size, model_inputs_to_streams, criterion)
 
 
