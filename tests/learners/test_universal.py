@@ -74,3 +74,8 @@ def test_files_of_cntk_have_no_arrays_for_it():
     state = learner.create_checkpoint()
     assert [a.shape for a in state.smoothed_gradients] == [()]
     learner.restore_from_checkpoint(replace(state, other_state=[]))
+
+
+def test_each_parameter_has_to_be_updated():
+    with pytest.raises(RuntimeError, match="does not contain the parameter Parameter.'b'"):
+        C.universal(lambda ps, gs: C.assign(ps[0], ps[0] - gs[0]), [C.parameter(2), C.parameter(2, name="b")])

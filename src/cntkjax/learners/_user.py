@@ -170,6 +170,11 @@ class _UniversalCore(HostLearner):
                 "update_func must return a function that updates the parameters, such as "
                 f"combine([assign(p, ...), ...]), not {type(self._assignments).__name__}"
             )
+        for missing in set(self.parameters) - set(self._assignments.parameters):
+            raise RuntimeError(explain(
+                f"universal: the update function does not contain the parameter {missing!r}",
+                fix="combine an assignment for each parameter, or leave it out of the learner's parameters",
+            ))
         known = {*self.parameters, *self._gradients}
         variables = (*self._assignments.parameters, *self._assignments.constants)
         self.extra_variables = [v for v in variables if v not in known]
@@ -199,7 +204,8 @@ def universal(update_func: UpdateFunction, parameters: Sequence[Parameter]) -> L
 
     Shapes: the gradients are constants with the shapes of the parameters.
     Units: they are sums over the samples of the minibatch.
-    Errors: TypeError if ``update_func`` does not return a function; otherwise as :class:`Learner`.
+    Errors: TypeError if ``update_func`` does not return a function, RuntimeError if that does not contain one of the
+            parameters; otherwise as :class:`Learner`.
     Source: CNTK 2.7.
 
     >>> import cntkjax as C, numpy as np
