@@ -324,6 +324,7 @@ def learned_bias(folder):
     (["--version"], "--version is no key = value; cntk --help shows how"),
     (["deviceId=GPX"], "there is no device gpx; deviceId = -1 is the CPU"),
     (["reader=[file=nowhere.ctf]"], "column 14: there is no file nowhere.ctf; relative names are those in "),
+    (["reader=[randomize=flase]"], "randomize is one of auto, none, true, t, yes, y, 1, false, f, no, n, 0; did you"),
     (["Train=[SimpleNetworkBuilder=[layerTypes=Sigmod]]"], "RectifiedLinear; did you mean Sigmoid?"),
     (["Train=[SGD=[evalCriterionNodeName=Wrong]]"], "column 35: evalCriterionNodeName: the network has no node Wrong; "
      "its criteria and outputs are EvalClassificationError, CrossEntropyWithSoftmax, "),
@@ -372,6 +373,17 @@ def test_warnings_are_in_the_log_and_nodes_have_no_place_in_python(run, tmp_path
     _, log = run("command=Describe", "Describe=[action=edit;outputModelPath=m]",
                  """BrainScriptNetworkBuilder=[x = Input (2) ; z = ParameterTensor {(3:5)} * x]""")
     assert re.search(r"left +Input\('x', .*\)$", log, re.M) and ".py" not in log
+
+
+def test_names_that_are_nearly_those_of_keys_or_special_nodes_are_warned_about(run, tmp_path):
+    (tmp_path / "b.cntk").write_text(f"precsion = double\nother = modelPaths ; modelPaths = 1\n{CONFIG}")
+    _, log = run("configFile=b.cntk", "command=Train", "Data=data.ctf", "Out=.", "Train=[SGD=[maxEpochs=1]]")
+    assert "b.cntk, line 1, column 1: precsion has no effect; did you mean precision?" in log
+    assert log.count(" has no effect") == 1
+    network = "x = Input {2} ; z = 2 .* x ; OutputNodes = (z)"
+    with warnings.catch_warnings(action="default"):
+        _, log = run("command=Make", f"Make=[action=edit;outputModelPath=m;BrainScriptNetworkBuilder={{{network}}}]")
+    assert "OutputNodes gives nodes no role; did you mean outputNodes?" in log
 
 
 def test_unknown_keys_are_warned_about(run):

@@ -17,7 +17,6 @@ from .actions.running import run_commands
 from .configuration import Block, load
 from .describe import describe
 from .log import Log
-from .source import COMMAND_LINE
 
 _TOP_LEVEL = (
     "command", "precision", "deviceId", "modelPath", "stderr", "currentDirectory", "parallelTrain", "profilerEnabled",
@@ -90,12 +89,11 @@ def _explained(error: Exception) -> str:
 
 
 def _misspelt(root: Block) -> Iterator[str]:
-    """Warnings for names on the command line that nothing reads, and that are nearly those of keys."""
-    texts = "".join(entry.value.content for entry in root).lower()
+    """Warnings for names at the top level that nothing reads, and that are nearly those of keys."""
+    used = {word for entry in root for word in re.findall(r"\w+", entry.value.content.lower())}
     for entry in root:
-        guess = nearest(entry.name, _TOP_LEVEL, 0.75)  # others may be values of names in further files
-        is_argument = entry.place.text.name == COMMAND_LINE
-        if guess and is_argument and guess.lower() != entry.name.lower() and f"${entry.name.lower()}$" not in texts:
+        guess = nearest(entry.name, _TOP_LEVEL, 0.86)  # others may be values of names in further files
+        if guess and guess.lower() != entry.name.lower() and entry.name.lower() not in used:
             yield f"{entry.place}: {entry.name} has no effect; did you mean {guess}?"
 
 

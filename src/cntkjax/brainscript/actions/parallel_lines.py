@@ -58,13 +58,12 @@ def _merging(settings: BlockSettings, method: str) -> str:
 
 
 def _loop(settings: BlockSettings, method: str, epoch: int) -> Iterator[str]:
+    ranks = f"training (myRank = {workers.rank()}, numNodes = {workers.size()}"
     if method == "dataParallelSGD":
-        bits = settings["gradientBits"].at(epoch - 1)
-        yield (f"DataParallelSGD training (myRank = {workers.rank()}, numNodes = {workers.size()}, "
-               f"numGradientBits = {bits})")
+        yield f"DataParallelSGD {ranks}, numGradientBits = {settings['gradientBits'].at(epoch - 1)})"
     if method == "dataParallelASGD":
-        yield (f"DataParallelASGD training (myRank = {workers.rank()}, numNodes = {workers.size()}, "
-               f"SamplesSyncToServer = {settings['dataParallelASGD.blockSize'] // workers.size()})")
+        block = settings["dataParallelASGD.blockSize"]
+        yield f"DataParallelASGD {ranks}, SamplesSyncToServer = {block // workers.size()})"
     if settings["distributedMBReading"] or not settings.is_given("distributedMBReading"):  # true by default (log)
         yield "distributed reading is ENABLED"
 

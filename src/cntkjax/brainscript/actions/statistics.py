@@ -40,14 +40,13 @@ def _estimate(node: Any, source: Source, size: int, count: int) -> None:
     """The averages, over minibatches, of the mean and variance of what a node normalizes."""
     operand, _, _, mean, variance, seen = node.inputs
     value: Any = alias(operand)
-    spatial = node.root_function.attributes["spatial"]
     inputs: Any = streams_of([value], source)
     means: list[Any] = []
     variances: list[Any] = []
     while len(means) < count and (minibatch := next_minibatch(source, size, inputs)):
         result = value.eval({variable: minibatch[variable] for variable in value.arguments})
         rows = np.concatenate([np.asarray(each, np.float64) for each in result]) if isinstance(result, list) else result
-        axes = (0, *range(2, rows.ndim)) if spatial else (0,)
+        axes = (0, *range(2, rows.ndim)) if node.root_function.attributes["spatial"] else (0,)
         means.append(rows.mean(axes))
         variances.append(rows.var(axes))
     if not means:

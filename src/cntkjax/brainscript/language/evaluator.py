@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+from ...sgd.keys import nearest
 from ..source import ConfigError, Place
 from . import syntax
 from .operators import binary, unary
@@ -150,10 +150,10 @@ class ScriptEvaluator:
 
     def _call(self, expression: syntax.Apply, scope: Fields, path: str) -> Any:
         function = self.evaluate(expression.function, scope, path)
-        arguments = list(expression.arguments)
         named = {name: Thunk(value, scope, f"{path}.{name}") for name, value in expression.named.items()}
         names = parameters_of(function)
-        thunks = [Thunk(a, scope, f"{path}.{names[min(i, len(names) - 1)]}") for i, a in enumerate(arguments)]
+        arguments = enumerate(expression.arguments)
+        thunks = [Thunk(a, scope, f"{path}.{names[min(i, len(names) - 1)]}") for i, a in arguments]
         return self.apply(function, thunks, named, path, expression.place)
 
     def apply(self, function: Any, arguments: list[Thunk], named: dict[str, Thunk], path: str, place: Place) -> Any:
@@ -212,8 +212,7 @@ class ScriptEvaluator:
         raise self.error(place, f"{kind_of(value)} has no member '{name}'")
 
     def _index(self, expression: syntax.Index, scope: Fields, path: str) -> Any:
-        array = self.evaluate(expression.array, scope, path)
-        self.expect(Array, array, expression.array.place, "an array")
+        array = self.expect(Array, self.evaluate(expression.array, scope, path), expression.array.place, "an array")
         at = self.integer(self.evaluate(expression.index, scope, path), expression.index.place, "an index")
         last = array.first + len(array.elements) - 1
         if not array.first <= at <= last:
@@ -267,9 +266,8 @@ def escaped(name: str) -> str:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A question for the most similar name, or nothing."""
-    names = {each.lower(): each for each in known if not each.startswith("_")}
-    close = difflib.get_close_matches(name.lower(), names, 1, 0.6)
-    return f": did you mean '{names[close[0]]}'?" if close else ""
+    close = nearest(name, (each for each in known if not each.startswith("_")))
+    return f": did you mean '{close}'?" if close else ""
 
 
 def _arity(definition: syntax.Lambda, count: int) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
 from typing import Any, Protocol
 
+from ...sgd.keys import nearest
 from ..building import Builder, network_of
 from ..network import ROLES, Network
 from ..nodes import NetNode
@@ -72,6 +74,8 @@ def _library() -> tuple[frozenset[str], dict[str, syntax.Expression]]:
         f"new ComputationNode {{ operation = '{name}' ; inputs = ({operands}) }}"
         for operands, names in _OF_OPERANDS.items() for name in names.split()
     )
+    texts["reductions.bs"] = "\n".join(f"Reduce{kind} (_, axis=0, tag='') = {{ r = Reduce (_, '{kind}', axis, tag) }}.r"
+                                       for kind in ("Sum", "LogSum", "Mean", "Max", "Min", "Prod"))
     records = [parse_members(Text(name, content), include_file) for name, content in texts.items()]
     return frozenset(texts), {name: value for record in records for name, value in record.members.items()}
 
@@ -140,6 +144,9 @@ class Description:
         values = {name: self.evaluator.force(record.members[name]) for name in sorted(record.members)}
         members = {name: value for name, value in values.items() if isinstance(value, NetNode)}
         roles = {role: [] for role in ROLES}
+        for name in values.keys() - SPECIAL.keys():
+            if (guess := nearest(name, SPECIAL, 0.85)) and guess not in values:
+                warnings.warn(f"{places[name]}: {name} gives nodes no role; did you mean {guess}?", stacklevel=2)
         for name, role in SPECIAL.items():
             if name in values:
                 members.pop(name, None)

@@ -11,6 +11,7 @@ from ...io import INFINITELY_REPEAT, StreamInformation
 from ...ops import combine
 from ...ops.functions import Function
 from ...sgd import ConfigError
+from ...sgd.keys import FLAGS
 from ...variables import Variable
 from ..configuration import Block
 from ..configuration.parsing import assignments
@@ -40,6 +41,7 @@ READERS: Mapping[str, Deserializer] = {
 }
 _LABELS = {"UCIFastReader": uci_labels, **WORDS}
 _OF_CNTK = ("KaldiReader", "Kaldi2Reader", "LibSVMBinaryReader", "DSSMReader", "SparsePCReader", "BinaryReader")
+_RANDOMIZE = {"auto": True, "none": False} | {name: value for name, value in FLAGS.items() if name}
 _WITHOUT_EFFECT = (  # where they stand in public configurations
     "action", "beginSequence", "cacheBlockSize", "cacheIndex", "dim", "elementSize", "endSequence", "format",
     "hashSequenceKeys", "keepDataInMemory", "labelDim", "labelIn", "labelMappingFile", "labels", "labelType",
@@ -181,14 +183,15 @@ def _reads_frames(block: Block) -> bool:
 
 def _window(block: Block, deserializers: Sequence[Any]) -> dict[str, Any]:
     """How sequences are shuffled. Windows are counted in samples, but those of CNTK's text format in chunks."""
-    randomize = block.text("randomize", "true").lower()
-    if randomize in ("none", "false"):
+    text = block.text("randomize", "true")
+    size = int(text) if text.isdigit() else 0
+    if size < 2 and not _RANDOMIZE[block.choice("randomize", _RANDOMIZE, "true")]:
         return {"randomize": False}
-    size = int(randomize) if randomize.isdigit() and int(randomize) > 1 else block.integer("randomizationWindow", 0)
+    size = size if size > 1 else block.integer("randomizationWindow", 0)
     if not size:
         return {}
     has_text = any(each.get("type") == "CNTKTextFormatDeserializer" for each in deserializers)
-    if block.flag("sampleBasedRandomizationWindow", randomize.isdigit() or not has_text):
+    if block.flag("sampleBasedRandomizationWindow", text.isdigit() or not has_text):
         return {"randomization_window_in_chunks": 0, "randomization_window_in_samples": size}
     return {"randomization_window_in_chunks": size}
 
