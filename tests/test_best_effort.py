@@ -32,7 +32,7 @@ from cntkjax.io import _kept_index
 from cntkjax.train import _expected
 
 for module in pkgutil.walk_packages(C.__path__, "cntkjax."):
-    if not module.name.endswith(("__main__", "libctf")):  # the latter is a library of C
+    if not module.name.endswith(("__main__", "libctf")) and ".libsteps" not in module.name:  # these are in C
         importlib.import_module(module.name)
 
 ON_GPUS_ONLY = {"keep what is measured to choose kernels"}

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
+from cntkjax import _build_native
 from cntkjax.engine.data.ragged import SparseRows
-from cntkjax.io import CTFDeserializer, MinibatchSource, StreamDef, StreamDefs, _build_native, _ctf_native
+from cntkjax.io import CTFDeserializer, MinibatchSource, StreamDef, StreamDefs, _ctf_native
 
 
 @pytest.fixture(scope="session")
@@ -10,8 +11,8 @@ def compiled_library(tmp_path_factory):
     """The parser of text files, compiled from the source here; None without a C compiler."""
     if _build_native.compiler() is None:
         return None
-    library = tmp_path_factory.mktemp("native") / _build_native.LIBRARY.name
-    assert _build_native.build(library) is None
+    library = tmp_path_factory.mktemp("native") / _build_native.CTF.path.name
+    assert _build_native.build(_build_native.CTF, library) is None
     return library
 
 

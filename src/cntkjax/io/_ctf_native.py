@@ -1,4 +1,4 @@
-"""Calls the compiled parser of CNTK text format, `ctf.c`, if it was built: see `_build_native.py`."""
+"""Calls the compiled parser of CNTK text format, `ctf.c`, if it was built: see `cntkjax._build_native`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from .._build_native import CTF
 from ..engine.data.ragged import SparseRows, offsets_of
-from ._build_native import LIBRARY
 from ._ctf_rows import Field, MalformedRow, Map, Parsed, Samples, canonical
 from ._number_parsing import POWERS_OF_TEN
 from ._text import TextRows
@@ -33,7 +33,7 @@ class _Field(ctypes.Structure):
 
 @cache
 def _library() -> ctypes.CDLL | None:
-    return _load(LIBRARY)
+    return _load(CTF.path)
 
 
 def _load(path: Path) -> ctypes.CDLL | None:

@@ -24,6 +24,7 @@ from ..graph.variable import Edge
 if TYPE_CHECKING:
     from ..engine.data.sparse import Sparse
     from ..engine.lower.values import Context, Traced
+    from ..engine.native.program import Operation
 
 REQUIRED: Any = object()  # the default of an attribute that has none
 
@@ -152,6 +153,10 @@ class Primitive:
 
         Shapes: it takes and returns [batch, *shape], or *shape of what has no dynamic axes.
         """
+        return None
+
+    def by_steps(self, node: Node) -> Operation | None:
+        """How a node is written for the library in C; None if that does not compute it."""
         return None
 
     def gathers_rows(self, node: Node) -> bool:

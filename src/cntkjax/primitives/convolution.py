@@ -13,11 +13,14 @@ from jax import lax
 
 from .._typing import Array
 from ..engine.lower.values import Context, Traced
+from ..engine.native.program import Operation, border_of
+from ..engine.plan.parts import resolve
 from ..engine.xla.materialize import materialized
 from ..engine.xla.platform import lowering
 from ..graph.build import Spec
 from ..graph.errors import ShapeError, explain
-from ..graph.shape import FREE, INFERRED, Shape, is_unknown, matches, merge_dimension
+from ..graph.function import Node
+from ..graph.shape import FREE, INFERRED, Shape, is_known, is_unknown, matches, merge_dimension
 from ..graph.variable import Edge, Leaf, infer_shape
 from ._window import Window, channels_last, per_axis, place, value_of
 from .base import Attrs, Bool, Primitive, ShapeOf, Size, primitive
@@ -207,6 +210,20 @@ class Convolution(_Convolving):
         if not matches(x.shape, expected):
             raise self.fail(inputs, f"convolving output_shape {shape} gives {expected}, not the operand's shape")
         return shape
+
+    def by_steps(self, node: Node) -> Operation | None:
+        """Along one or two axes, of all channels, with filters whose cells are neighbours along the last axis."""
+        (kernel, x), attrs = node.node_inputs, node.node_attributes
+        shape = kernel.shape[len(kernel.shape) - len(x.shape) :]
+        if attrs["transpose"] or attrs["groups"] > 1 or len(x.shape) not in (2, 3) or not is_known(x.shape):
+            return None
+        channels, *windows = self.windows(attrs, shape, x.shape)
+        if not channels.is_whole or (windows[-1].dilation > 1 and windows[-1].size > 1):
+            return None
+        key = resolve(kernel)
+        return Operation(lambda writer, w, value: writer.convolution(
+            key, writer.image(value, x.shape), w.reshape(-1, *shape), windows
+        ), border_of(windows))
 
     def lower_packed(self, ctx: Context, attrs: Attrs, kernel: Traced, x: Traced) -> Traced:
         """XLA's convolution, channels last."""

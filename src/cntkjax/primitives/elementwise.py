@@ -15,7 +15,10 @@ import numpy as np
 from jax import lax
 
 from .._typing import AnyArray, Array
+from ..engine.native.library import RELU, SIGMOID, TANH
+from ..engine.native.program import Operation, Value, Writer
 from ..engine.plan.padding import ANYTHING, FAR, PaddedOperand
+from ..engine.plan.parts import resolve
 from ..graph.errors import ShapeError, explain
 from ..graph.function import Node
 from ..graph.shape import UNKNOWN_SHAPE, Shape, broadcast, is_unknown
@@ -85,6 +88,16 @@ class Elementwise(Primitive):
         fits = all(len(v.shape) == rank if v.dynamic_axes else len(v.shape) <= rank for v in node.node_inputs)
         is_large = output.dynamic_axes and rows * math.prod(output.shape) > _MOST_ELEMENTS
         return (_IN_ONE_PASS if is_large else _BY_NUMPY).get(self.name) if fits else None
+
+
+    def by_steps(self, node: Node) -> Operation | None:
+        """Of operands of one shape, or one of them and constants."""
+        shape = node.node_outputs[0].shape
+        if any(v.shape != shape for v in node.node_inputs if v.dynamic_axes):
+            return None
+        write = _BY_STEPS.get(self.name)
+        keys = [resolve(v) for v in node.node_inputs]
+        return write and Operation(lambda writer, *operands: write(writer, shape, keys, *operands))
 
 
 class _Identity(Elementwise):
@@ -332,6 +345,42 @@ def _sigmoid_by_numpy(x: AnyArray) -> AnyArray:
 
 def _compared_by_numpy(compare: Callable[..., Any]) -> Callable[..., Any]:
     return lambda a, b: compare(a, b).astype(a.dtype)
+
+
+_NEGATIVE = np.array(-1, np.float32)
+
+
+def _activation(number: int) -> Callable[..., Value]:
+    return lambda writer, shape, keys, x: writer.activated(x, number)
+
+
+def _sum_by_steps(writer: Writer, shape: Shape, keys: Sequence[Edge], a: Any, b: Any) -> Value:
+    if isinstance(a, Value) and isinstance(b, Value):
+        return writer.combined(a, b, shape, multiplies=False)
+    return writer.shifted(a, b, shape) if isinstance(a, Value) else writer.shifted(b, a, shape)
+
+
+def _product_by_steps(writer: Writer, shape: Shape, keys: Sequence[Edge], a: Any, b: Any) -> Value:
+    if isinstance(a, Value) and isinstance(b, Value):
+        return writer.combined(a, b, shape, multiplies=True)
+    value, key, constant = (a, keys[1], b) if isinstance(a, Value) else (b, keys[0], a)
+    return writer.scaled(key, value, constant, shape)
+
+
+def _difference_by_steps(writer: Writer, shape: Shape, keys: Sequence[Edge], a: Any, b: Any) -> Value:
+    if isinstance(a, Value) and isinstance(b, Value):
+        b = writer.scaled(-1, b, _NEGATIVE, shape)
+        return writer.combined(a, b, shape, multiplies=False)
+    if isinstance(a, Value):
+        return writer.shifted(a, -b, shape)
+    return writer.shifted(writer.scaled(-1, b, _NEGATIVE, shape), a, shape)
+
+
+_BY_STEPS: dict[str, Callable[..., Value]] = {
+    "ReLU": _activation(RELU), "StableSigmoid": _activation(SIGMOID), "Tanh": _activation(TANH),
+    "Plus": _sum_by_steps, "ElementTimes": _product_by_steps, "Minus": _difference_by_steps,
+    "StopGradient": lambda writer, shape, keys, x: writer.same(x),
+}
 
 
 def _divide_by_numpy(a: AnyArray, b: AnyArray) -> AnyArray:

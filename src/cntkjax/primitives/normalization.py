@@ -9,14 +9,17 @@ from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from .._typing import Array
 from ..engine.lower.values import Context, Traced
+from ..engine.native.program import Operation, Value, Writer
 from ..engine.plan.parts import resolve
 from ..engine.xla.platform import lowering
 from ..graph.build import Spec
 from ..graph.errors import ShapeError, explain
+from ..graph.function import Node
 from ..graph.shape import INFERRED, is_known, size
 from ..graph.variable import Edge, Leaf, infer_shape
 from ._window import channels_last, value_of
@@ -71,6 +74,18 @@ class BatchNormalization(Primitive):
                     {"operand": x, label: p}, "give the parameters the shape (cntk.InferredDimension,)",
                 ))
         return Spec(x.shape, axes=x.dynamic_axes)
+
+    def by_steps(self, node: Node) -> Operation | None:
+        """With the running statistics."""
+        shape, epsilon, key = node.node_inputs[0].shape, node.node_attributes["epsilon"], node
+        of_channels = (-1, *(1,) * (len(shape) - 1)) if node.node_attributes["spatial"] else shape
+
+        def write(writer: Writer, x: Value, *others: np.ndarray) -> Value:
+            scale, bias, mean, variance = (array.reshape(of_channels) for array in others[:4])
+            factor = scale / np.sqrt(variance + np.float32(epsilon))
+            return writer.shifted(writer.scaled(key, x, factor, shape), bias - mean * factor, shape)
+
+        return Operation(write)
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Traced, *others: Traced) -> Traced:
         """Normalize over all axes but the last; a sample without dynamic axes counts as a minibatch."""

@@ -15,10 +15,13 @@ from jax import lax
 
 from .._typing import Array
 from ..engine.lower.values import Context, Traced
+from ..engine.native.library import NONE, RELU
+from ..engine.native.program import Operation
 from ..engine.xla.platform import lowering
 from ..graph.build import Spec
 from ..graph.errors import ShapeError, explain
-from ..graph.shape import FREE, Shape, is_unknown
+from ..graph.function import Node
+from ..graph.shape import FREE, Shape, is_known, is_unknown
 from ..graph.variable import Edge
 from ._maxima import first_of_largest, joint_maximum, maximum, padded, put, shifted, tap, total, untap
 from ._window import Window, channels_last, per_axis, place, value_of
@@ -103,6 +106,10 @@ class Pooling(Primitive):
         except ValueError as e:
             raise _fail(self.name, e, x) from None
 
+    def by_steps(self, node: Node) -> Operation | None:
+        """Along one or two axes."""
+        return _pooling_by_steps(node, NONE)
+
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Traced) -> Traced:
         """Of data with channels last."""
         return value_of(ctx, _pooled(channels_last(ctx, x), attrs), x)
@@ -120,9 +127,26 @@ class RectifiedPooling(Primitive):
     name = "RectifiedPooling"
     packed = True
 
+    def by_steps(self, node: Node) -> Operation | None:
+        """relu after the maxima."""
+        return _pooling_by_steps(node, RELU)
+
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Traced) -> Traced:
         """The gradient of relu comes after the maxima instead of before them."""
         return value_of(ctx, _where_positive(_pooled(_unmasked_relu(channels_last(ctx, x)), attrs)), x)
+
+
+def _pooling_by_steps(node: Node, activation: int) -> Operation | None:
+    (x,), attrs = node.node_inputs, node.node_attributes
+    if len(x.shape) not in (2, 3) or not is_known(x.shape):
+        return None
+    channels, *windows = _windows_along(attrs, x.shape)
+    if _moves(channels):
+        return None
+    is_mean = attrs["poolingType"] == AVERAGE
+    return Operation(lambda writer, value: writer.activated(
+        writer.pool(writer.image(value, x.shape), windows, is_mean, attrs["includePad"]), activation
+    ))
 
 
 @jax.custom_jvp
@@ -148,8 +172,7 @@ def _pooled(data: Array, attrs: Attrs) -> Array:
     Shapes: [n, *spatial, C] -> [n, *positions, C].
     """
     shape = (data.shape[-1], *data.shape[1:-1])
-    sizes = attrs["poolingWindowShape"]
-    windows = windows_of(attrs, shape[1:] if is_unknown(sizes) else sizes, shape)
+    windows = _windows_along(attrs, shape)
     largest = attrs["poolingType"] == MAX
     if largest and lowering().pooling_in_one_pass and prod(w.size for w in windows) <= MOST_CELLS:
         return _maxima_of(data, windows)
@@ -160,6 +183,12 @@ def _pooled(data: Array, attrs: Attrs) -> Array:
             data = padded(data, at, window, -np.inf if largest else 0)
             data = (maximum if largest else total)(data, at, window, data.shape[at])
     return data if largest else data / _cells(windows, shape, attrs["includePad"]).astype(data.dtype)
+
+
+def _windows_along(attrs: Attrs, shape: Shape) -> list[Window]:
+    """Those of a pooling, whose window may cover all positions, whatever their number."""
+    sizes = attrs["poolingWindowShape"]
+    return windows_of(attrs, shape[1:] if is_unknown(sizes) else sizes, shape)
 
 
 def _maxima_of(data: Array, windows: Sequence[Window]) -> Array:

@@ -14,7 +14,9 @@ import numpy as np
 from .._typing import AnyArray, Array
 from ..engine.data.sparse import Sparse, dense
 from ..engine.lower.values import Context, Traced, common_axes
+from ..engine.native.program import Operation
 from ..engine.plan.padding import ANYTHING, IN_NONE, PaddedOperand
+from ..engine.plan.parts import resolve
 from ..graph.axis import BATCH
 from ..graph.build import Spec, merged_axes
 from ..graph.errors import AxisError, ShapeError, explain
@@ -84,6 +86,15 @@ class Times(Primitive):
             return product(samples.reshape(-1, inner), weight.reshape(inner, -1)).reshape(len(samples), *shape)
 
         return None if not part else product if len(left.shape) == rank == 1 else multiply
+
+    def by_steps(self, node: Node) -> Operation | None:
+        """Of samples, all of whose axes are contracted, and a weight."""
+        left, right = node.node_inputs
+        inner = right.shape[: -node.node_attributes["outputRank"]]
+        if not left.dynamic_axes or right.dynamic_axes or left.shape != inner:
+            return None
+        key, shape = resolve(right), left.shape
+        return Operation(lambda writer, x, w: writer.product(key, x, w.reshape(*shape, -1)))
 
     def gathers_rows(self, node: Node) -> bool:
         """True if one axis is contracted."""

@@ -19,6 +19,7 @@ import numpy as np
 from .._typing import AnyArray, Array
 from ..engine.data.sparse import Sparse
 from ..engine.lower.values import Context, Traced
+from ..engine.native.program import Operation
 from ..engine.plan.parts import constant_elements
 from ..graph.build import Spec
 from ..graph.errors import ShapeError, explain
@@ -116,6 +117,10 @@ class Dropout(Primitive):
     def by_numpy(self, node: Node, rows: int) -> Callable[..., Any]:
         """Outside of training it changes nothing."""
         return np.copy
+
+    def by_steps(self, node: Node) -> Operation:
+        """The operand."""
+        return Operation(lambda writer, x: writer.same(x))
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Traced) -> Traced:
         """The operand with a random mask in training, otherwise unchanged."""

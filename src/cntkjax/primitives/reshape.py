@@ -12,10 +12,12 @@ from .._typing import Array
 from ..engine.data.layout import Batch
 from ..engine.data.sparse import Sparse
 from ..engine.lower.values import Context, Traced
+from ..engine.native.program import Operation
 from ..engine.plan.padding import PaddedOperand
 from ..graph.axis import BATCH, END_STATIC, Axis
 from ..graph.build import Spec
 from ..graph.errors import AxisError, ShapeError, explain
+from ..graph.function import Node
 from ..graph.shape import FREE, INFERRED, Shape, shape_text
 from ..graph.variable import Edge
 from ._axes import position, stored
@@ -36,6 +38,10 @@ class Reshape(Primitive):
     takes_sparse = True
     rearranged_operands = slice(None)
     keeps_elements = True
+
+    def by_steps(self, node: Node) -> Operation | None:
+        """The elements in CNTK's order."""
+        return Operation(lambda writer, x: writer.same(writer.vector(x)))
 
     def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
         """That of the operand, if each step keeps its elements."""

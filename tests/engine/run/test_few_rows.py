@@ -1,4 +1,7 @@
-"""Dense layers for a few samples, computed by NumPy, are those of `eval`; everything else is left to XLA."""
+"""Dense layers for a few samples, computed by NumPy, are those of `eval`; everything else is left to XLA.
+
+So it is without the library in C, for which see tests/engine/native.
+"""
 
 import inspect
 import warnings
@@ -7,12 +10,18 @@ import numpy as np
 import pytest
 
 import cntkjax as C
+from cntkjax.engine.run import few_rows as few_rows_module
 from cntkjax.engine.run.few_rows import MOST_ROWS, few_rows
 from cntkjax.engine.run.prediction import Prediction
 from cntkjax.primitives.product import _part_of_weight
 
 RNG = np.random.default_rng(3)
 dense = C.layers.Dense
+
+
+@pytest.fixture(autouse=True)
+def without_the_library(monkeypatch):
+    monkeypatch.setattr(few_rows_module, "library", lambda: None)
 
 
 def by_numpy(function, rows=2):

@@ -166,7 +166,7 @@ def _by_numpy(plan: Plan, feeds: Sequence[Feed]) -> list[np.ndarray] | None:
     with STATE:
         settle()
         compute = layers.latest(arrays_of(plan.leaves))
-    return compute(np.asarray(samples.data))
+    return None if compute is None else compute(np.ascontiguousarray(samples.data))
 
 
 def _run(plan: Plan, feeds: Sequence[Feed], memory: Memory) -> tuple[_Bound, PackedMinibatch, Captures] | None:

@@ -1,18 +1,23 @@
-"""Dense layers for a few samples, computed by NumPy.
+"""Networks for a few samples, computed by the library in C (`engine.native`), or dense layers by NumPy.
 
 XLA:CPU multiplies a row by a matrix in one thread, and a call of its executable takes longer than a small network.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
+from math import prod
 from operator import is_
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from ...graph.function import Node
+from ...graph.shape import is_known
 from ...graph.variable import Edge
+from ..native.library import library
+from ..native.program import NO_BORDER, Operation, Packed, Value, Writer
 from ..plan.parts import resolve
 from ..plan.plan import Plan
 from ..xla.platform import platform
@@ -27,34 +32,43 @@ _Step: TypeAlias = Callable[[list[Samples]], Samples]  # from what was computed 
 class FewRows:
     """The outputs of a plan for some samples, with any values of its leaves.
 
-    First come the values of the leaves, then what follows from them alone, the samples, and what follows from these:
-    `fixed` and `steps` take the list of all before them. `outputs` are places in it.
+    First come the values of the leaves, then what follows from them alone (`fixed`), the samples, what the library in C
+    computes (`native`), and what NumPy computes from all these (`steps`). `outputs` are places in that order.
     """
 
-    def __init__(self, fixed: Sequence[_Step], steps: Sequence[_Step], outputs: Sequence[int]) -> None:
-        self._fixed, self._steps, self._outputs = fixed, steps, outputs
-        self._latest: tuple[Sequence[Any], Call] | None = None
+    def __init__(
+        self, fixed: Sequence[_Step], native: NativePart | None, steps: Sequence[_Step], outputs: Sequence[int]
+    ) -> None:
+        self._fixed, self._native, self._steps, self._outputs = fixed, native, steps, outputs
+        self._latest: tuple[Sequence[Any], Call | None] = (), None
 
-    def latest(self, leaves: Sequence[Any]) -> Call:
-        """The function of the samples with these values of the leaves; it is kept until others come."""
-        latest = self._latest
-        if latest is None or not all(map(is_, latest[0], leaves)):
-            latest = self._latest = leaves, self.bound(leaves)
-        return latest[1]
+    def latest(self, leaves: Sequence[Any]) -> Call | None:
+        """The function of the samples with these values of the leaves; it is kept until others come.
 
-    def bound(self, leaves: Sequence[Any]) -> Call:
+        None when they come for the first time, and weights would have to be packed.
+        """
+        seen, call = self._latest
+        is_new = len(seen) != len(leaves) or not all(map(is_, seen, leaves))
+        if is_new or call is None:
+            call = None if is_new and self._native else self.bound(leaves)
+            self._latest = leaves, call
+        return call
+
+    def bound(self, leaves: Sequence[Any], packed: Packed | None = None) -> Call:
         """The function of the samples for values of the leaves that stay.
 
+        `packed`: weights of these leaves that were packed for other numbers of samples; it gets those that are missing.
         Shapes: it takes [batch, *shape], and returns arrays [batch, *shape of the output] of their own.
         """
         constants = [*map(np.asarray, leaves)]
         with np.errstate(all="ignore"):
             for step in self._fixed:
                 constants.append(step(constants))
+        native = self._native.program(constants, {} if packed is None else packed) if self._native else _nothing
         steps, outputs = self._steps, self._outputs
 
         def call(array: Samples) -> list[Samples]:
-            computed = [*constants, array]
+            computed = [*constants, array, *native(array)]
             with np.errstate(all="ignore"):
                 for step in steps:
                     computed.append(step(computed))
@@ -63,8 +77,47 @@ class FewRows:
         return call
 
 
+def _nothing(samples: Samples) -> list[Samples]:
+    return []
+
+
+class NativePart:
+    """Nodes that the library in C computes from the samples and from constants.
+
+    `results`: the outputs of them that others read. `constants`: their places among the constants of a call.
+    """
+
+    def __init__(
+        self, operations: Mapping[Node, Operation], argument: Edge, constants: Mapping[Edge, int],
+        results: Sequence[Edge], rows: int,
+    ) -> None:
+        self.operations, self.results = operations, results
+        self._argument, self._constants, self._rows = argument, constants, rows
+        self._readers = Counter([*(resolve(v) for node in operations for v in node.node_inputs), *results])
+        self._borders: dict[Edge, tuple[int, ...]] = {}
+        for node, operation in operations.items():
+            for v in map(resolve, node.node_inputs):
+                self._borders[v] = tuple(map(max, self._borders.get(v, operation.border), operation.border))
+
+    def program(self, constants: Sequence[Samples], packed: Packed) -> Call:
+        """The computation with these constants."""
+        native = library()
+        assert native is not None
+        writer = Writer(native, self._rows, packed)
+        values: dict[Edge, Value] = {self._argument: writer.input(prod(self._argument.shape))}
+        values[self._argument].border = self._borders.get(self._argument, NO_BORDER)
+        for node, operation in self.operations.items():
+            operands = map(resolve, node.node_inputs)
+            with np.errstate(all="ignore"):
+                value = operation.write(writer, *(values.get(v) or constants[self._constants[v]] for v in operands))
+            output = _output(node)
+            value.border, value.is_shared = self._borders.get(output, NO_BORDER), self._readers[output] > 1
+            values[output] = value
+        return writer.program([(values[v], v.shape) for v in self.results])
+
+
 def few_rows(plan: Plan, rows: int) -> FewRows | None:
-    """The computation for so many samples; None if not all are dense layers, or NumPy would take longer than XLA."""
+    """The computation for so many samples; None if parts of it are left to XLA, or take it less time."""
     if rows > MOST_ROWS or platform() != "cpu" or len(plan.arguments) != 1 or not plan.is_of_samples:
         return None
     if len(set(plan.outputs)) < len(plan.outputs):
@@ -77,12 +130,36 @@ def few_rows(plan: Plan, rows: int) -> FewRows | None:
             constants.update(node.node_outputs)
         else:
             varying.append(node)
-    order = [*plan.leaves, *map(_output, fixed), plan.arguments[0], *map(_output, varying)]
+    before = [*plan.leaves, *map(_output, fixed)]
+    native = _native_part(plan, varying, before, rows)
+    operations = native.operations if native else {}
+    rest = [node for node in varying if node not in operations]
+    order = [*before, plan.arguments[0], *(native.results if native else ()), *map(_output, rest)]
     places = {v: i for i, v in enumerate(order)}
-    steps = [step for node in (*fixed, *varying) if (step := _step(node, rows, places, constants)) is not None]
-    if len(steps) < len(plan.nodes):
+    steps = [step for node in (*fixed, *rest) if (step := _step(node, rows, places, constants)) is not None]
+    if len(steps) < len(fixed) + len(rest):
         return None
-    return FewRows(steps[: len(fixed)], steps[len(fixed) :], [places[v] for v in plan.outputs])
+    return FewRows(steps[: len(fixed)], native, steps[len(fixed) :], [places[v] for v in plan.outputs])
+
+
+def _native_part(plan: Plan, nodes: Sequence[Node], constants: Sequence[Edge], rows: int) -> NativePart | None:
+    """The nodes that the library computes, from the first on; None if it was not built, or there is no product."""
+    if library() is None:
+        return None
+    places = {v: i for i, v in enumerate(constants)}
+    known, operations = {*constants, *plan.arguments}, {}
+    for node in nodes:
+        operands = [resolve(v) for v in node.node_inputs]
+        edges = [*operands, _output(node)]
+        if known.issuperset(operands) and all(v.dtype is np.float32 and is_known(v.shape) for v in edges):
+            operation = node.primitive.by_steps(node)
+            if operation is not None:
+                operations[node] = operation
+                known.update(node.node_outputs)
+    if all(node.primitive.weight_operand is None for node in operations):
+        return None
+    read = {resolve(v) for node in nodes if node not in operations for v in node.node_inputs} | {*plan.outputs}
+    return NativePart(operations, plan.arguments[0], places, [v for v in map(_output, operations) if v in read], rows)
 
 
 def _output(node: Node) -> Edge:
@@ -90,7 +167,7 @@ def _output(node: Node) -> Edge:
 
 
 def _step(node: Node, rows: int, places: Mapping[Edge, int], constants: Set[Edge]) -> _Step | None:
-    """The computation of a node from what was computed before it; None if it is none of a dense layer."""
+    """The computation of a node by NumPy from what was computed before it; None if XLA is to compute it."""
     operands = [resolve(v) for v in node.node_inputs]
     if any(v.dtype != node.node_outputs[0].dtype or v not in places for v in operands):
         return None

@@ -12,6 +12,7 @@ from ...graph.cells import commit
 from ...graph.variable import Edge
 from ..data.ragged import Ragged
 from ..lower.carry import Memory
+from ..native.program import Packed
 from .direct import Bindings
 from .evaluation import evaluation_body
 from .few_rows import few_rows
@@ -41,6 +42,7 @@ class Prediction:
         )
         self.leaves = FixedLeaves(leaf_arrays(self.plan))
         self._bindings = Bindings(self.plan)
+        self._packed_weights: Packed = {}
         self._streams, self._drawing = Memory().streams, threading.Lock()
 
     def __call__(self, feeds: Feeds, memory: Memory | None = None) -> list[Any]:
@@ -99,8 +101,10 @@ class Prediction:
         Shapes: example [batch, *shape]; returned are arrays [batch, *shape of the output], of their own.
         """
         (argument,) = self.plan.arguments
-        by_numpy = few_rows(self.plan, len(example))
-        return by_numpy.bound(self.leaves) if by_numpy else lambda array: self({argument: Ragged(array, None)})
+        layers = few_rows(self.plan, len(example))
+        if layers is None:
+            return lambda array: self({argument: Ragged(array, None)})
+        return layers.bound(self.leaves, self._packed_weights)
 
 
 __all__ = ["Call", "Prediction"]

@@ -1,0 +1,398 @@
+"""Writes the steps of `steps.c` for some operations, with the values of their constants."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Hashable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from ...graph.shape import Shape
+from .library import COPY, LARGEST, MEAN, NONE, POINTWISE, PRODUCT, STEP, Library, threads
+
+Samples: TypeAlias = "np.ndarray[Any, Any]"
+Packed: TypeAlias = MutableMapping[Hashable, Samples]  # weights in the order in which they are read
+_ALIGNMENT = 64  # bytes, of a cache line
+_INPUT, _ARENA, _CONSTANTS = range(3)  # buffers of a call
+NO_BORDER = 0, 0, 0, 0
+
+
+@dataclass(eq=False)
+class _Array:
+    """Numbers of a call: `first` is their place in a buffer, for those of the arena known at last.
+
+    Arrays of equal `kind` may lie in one place, one after the other; their borders stay 0.
+    """
+
+    buffer: int
+    size: int
+    kind: Hashable = None
+    first: int = 0
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where the elements of a value lie: how far images, rows and columns are apart. Channels are neighbours."""
+
+    array: _Array
+    first: int
+    image: int
+    row: int
+    column: int
+
+    def as_columns(self) -> _Place:
+        """Images of one position as the columns of one row."""
+        return replace(self, image=0, row=0, column=self.image)
+
+
+@dataclass(eq=False)
+class Value:
+    """Samples [rows, columns, channels]; a vector has one row and one column.
+
+    `step` computes it, until it is written: operations that follow may become part of it unless the value is shared,
+    which is to say that others read it too. `border`: cells of 0 above, below, left and right of each image.
+    """
+
+    rows: int
+    columns: int
+    channels: int
+    step: dict[str, Any] = field(default_factory=dict)
+    place: _Place | None = None
+    border: tuple[int, ...] = NO_BORDER
+    is_shared: bool = False
+
+    @property
+    def is_vector(self) -> bool:
+        """True if the order of axes does not matter."""
+        return self.rows == self.columns == 1
+
+    def takes(self, *kinds: int) -> bool:
+        """Whether the step that computes it, of one of these kinds, may go on after its sum."""
+        step = self.step
+        return bool(step) and not self.is_shared and not step["activation"] and step["kind"] in kinds
+
+
+class Writer:
+    """The steps for a number of samples, in the order of computation, and where their results lie."""
+
+    def __init__(self, native: Library, samples: int, packed: Packed) -> None:
+        self._native, self._samples, self._packed = native, samples, packed
+        self._input_size = 0
+        self._steps: list[dict[str, Any]] = []
+        self._constants: list[Samples] = []
+        self._kept: list[Samples] = []
+        self._constants_size = 0
+
+    # ---- values
+    def input(self, size: int) -> Value:
+        """The samples that are fed, each as a vector."""
+        self._input_size = self._samples * size
+        array = _Array(_INPUT, self._input_size)
+        return Value(1, 1, size, place=_Place(array, 0, size, size, size), is_shared=True)
+
+    def read(self, value: Value) -> _Place:
+        """Where a value lies, after the step that computes it is written."""
+        if value.place is None:
+            above, below, left, right = value.border
+            height, width = value.rows + above + below, value.columns + left + right
+            row, image = width * value.channels, height * width * value.channels
+            array = _Array(_ARENA, self._samples * image, (height, width, value.channels, value.border))
+            value.place = _Place(array, above * row + left * value.channels, image, row, value.channels)
+            self._write(value)
+        return value.place
+
+    def _write(self, value: Value) -> None:
+        assert value.place is not None
+        step = {
+            "images": self._samples, "rows": value.rows, "columns": value.columns, "channels": value.channels,
+            "to": value.place, **value.step,
+        }
+        if "to_row" in step:  # a copy in CNTK's order
+            step["to"] = replace(value.place, row=step.pop("to_row"), column=1)
+        if value.is_vector and step["kind"] in (PRODUCT, POINTWISE):
+            step |= {"images": 1, "columns": self._samples}
+            step |= {name: step[name].as_columns() for name in ("to", "from", "other") if name in step}
+        if step["kind"] == PRODUCT:
+            self._pack(step)
+        self._steps.append(step)
+        value.step = {}
+
+    def _pack(self, step: dict[str, Any]) -> None:
+        """The weights of a product in panels of some vectors of outputs."""
+        channels = step["channels"]
+        vectors = _vectors(step["columns"], -(-channels // self._native.width))
+        wide = vectors * self._native.width
+        size = -(-channels // wide) * wide
+        key = (*step.pop("key"), vectors)
+        matrix, scale = step.pop("matrix"), step.pop("scale")
+        if key not in self._packed:
+            weights = matrix() if scale is None else matrix() * scale
+            panels = np.zeros((len(weights), size), np.float32)
+            panels[:, :channels] = weights
+            self._packed[key] = _aligned(panels.reshape(len(weights), -1, wide).transpose(1, 0, 2))
+        bias = np.zeros(size, np.float32)
+        bias[:channels] = step["bias"]
+        self._kept += [self._packed[key], bias]
+        step |= {"vectors": vectors, "weights": self._packed[key].ctypes.data, "bias": bias.ctypes.data}
+
+    def image(self, value: Value, shape: Shape) -> Value:
+        """A value of this shape [channels, *positions], of one or two axes of positions, with channels last."""
+        channels, rows, columns = _extents(shape)
+        if not value.is_vector or rows == columns == 1:
+            return value
+        cells, place = rows * columns, self.read(value)
+        return Value(rows, columns, channels, border=value.border, is_shared=True, step={
+            "kind": COPY, "activation": NONE, "from": replace(place, row=columns, column=1),
+            "from_channel": cells, "to_channel": 1,
+        })
+
+    def vector(self, value: Value) -> Value:
+        """A value with its elements in CNTK's order."""
+        if value.is_vector:
+            return value
+        cells = value.rows * value.columns
+        return Value(1, 1, cells * value.channels, {
+            "kind": COPY, "activation": NONE, "rows": value.rows, "columns": value.columns, "channels": value.channels,
+            "from": self.read(value), "from_channel": 1, "to_row": value.columns, "to_channel": cells,
+        })
+
+    # ---- operations
+    def product(self, key: Hashable, value: Value, weight: Samples) -> Value:
+        """Of all elements of each sample. Shapes: weight [*shape of the sample, channels]. `key`: of that weight."""
+        rows, columns, channels = value.rows, value.columns, value.channels
+        place, outputs = self.read(value), weight.shape[-1]
+
+        def matrix() -> Samples:
+            cells = weight.reshape(channels, rows, columns, outputs) if not value.is_vector else weight
+            return (cells if value.is_vector else cells.transpose(1, 2, 0, 3)).reshape(-1, outputs)
+
+        return Value(1, 1, outputs, {
+            "kind": PRODUCT, "activation": NONE, "from": place, "key": (key, rows, columns), "matrix": matrix,
+            "scale": None, "bias": np.zeros(outputs, np.float32), "taps": rows, "tap_step": place.row,
+            "span": columns * channels,
+        })
+
+    def convolution(self, key: Hashable, value: Value, kernel: Samples, windows: Sequence[Any]) -> Value:
+        """Shapes: kernel [outputs, channels, *window]; `windows` along one or two axes."""
+        window_rows, window_columns = _two(windows)
+        outputs, height, width = len(kernel), window_rows.size, window_columns.size
+        place = self.read(value)
+        first = place.first - window_rows.before * place.row - window_columns.before * value.channels
+        moved = replace(
+            place, first=first, row=window_rows.stride * place.row, column=window_columns.stride * place.column
+        )
+
+        def matrix() -> Samples:
+            cells = kernel.reshape(outputs, value.channels, height, width)
+            return cells.transpose(2, 3, 1, 0).reshape(-1, outputs)
+
+        return Value(window_rows.count, window_columns.count, outputs, {
+            "kind": PRODUCT, "activation": NONE, "from": moved, "key": (key, height, width), "matrix": matrix,
+            "scale": None, "bias": np.zeros(outputs, np.float32), "taps": height,
+            "tap_step": window_rows.dilation * place.row, "span": width * value.channels,
+        })
+
+    def pool(self, value: Value, windows: Sequence[Any], is_mean: bool, counts_padding: bool) -> Value:
+        """The largest elements or the means of windows along one or two axes."""
+        two = _two(windows)
+        return Value(two[0].count, two[1].count, value.channels, {
+            "kind": MEAN if is_mean else LARGEST, "activation": NONE, "from": self.read(value),
+            "window": [w.size for w in two], "stride": [w.stride for w in two], "before": [w.before for w in two],
+            "size": [value.rows, value.columns], "counts_padding": counts_padding,
+        })
+
+    def activated(self, value: Value, activation: int) -> Value:
+        """An element-wise function of a value."""
+        if value.takes(*_ALL):
+            return self._continued(value, activation=activation)
+        return self._pointwise(value, activation=activation)
+
+    def same(self, value: Value) -> Value:
+        """A value itself, as the result of an operation."""
+        return self._pointwise(value) if value.is_shared else self._continued(value)
+
+    def combined(self, a: Value, b: Value, shape: Shape, multiplies: bool) -> Value:
+        """The sum or the product of two values of this shape."""
+        if a.is_vector != b.is_vector:
+            a, b = self.image(a, shape), self.image(b, shape)
+        for one, other in ((a, b), (b, a)):
+            if one.takes(PRODUCT) and not multiplies and "other" not in one.step:
+                return self._continued(one, other=self.read(other))
+        return self._pointwise(a, other=self.read(b), multiplies=multiplies)
+
+    def shifted(self, value: Value, constant: Samples, shape: Shape) -> Value:
+        """The sum of a value of this shape and a constant, which broadcasts to it."""
+        constant = _as_laid_out(value, constant, shape)
+        if constant.ndim == 1 and value.takes(PRODUCT):
+            return self._continued(value, bias=value.step["bias"] + constant)
+        return self._pointwise(value, other=self._constant(constant), multiplies=False)
+
+    def scaled(self, key: Hashable, value: Value, constant: Samples, shape: Shape) -> Value:
+        """The product of a value of this shape and a constant, which broadcasts to it. `key`: of that constant."""
+        constant, step = _as_laid_out(value, constant, shape), value.step
+        if constant.ndim == 1 and value.takes(PRODUCT) and "other" not in step:
+            scale = constant if step["scale"] is None else step["scale"] * constant
+            return self._continued(value, key=(*step["key"], key), bias=step["bias"] * constant, scale=scale)
+        return self._pointwise(value, other=self._constant(constant), multiplies=True)
+
+    def _pointwise(self, value: Value, **more: Any) -> Value:
+        step = {"kind": POINTWISE, "activation": NONE, "from": self.read(value), **more}
+        return Value(value.rows, value.columns, value.channels, step)
+
+    def _constant(self, constant: Samples) -> _Place:
+        """Shapes: [channels], or [rows, columns, channels]."""
+        row, column = (constant.shape[1] * constant.shape[2], constant.shape[2]) if constant.ndim == 3 else (0, 0)
+        place = _Place(_Array(_CONSTANTS, constant.size), self._constants_size, 0, row, column)
+        self._constants.append(np.asarray(constant, np.float32).ravel())
+        self._constants_size += constant.size
+        return place
+
+    def _continued(self, value: Value, **more: Any) -> Value:
+        return Value(value.rows, value.columns, value.channels, value.step | more)
+
+    # ---- the program
+    def program(self, outputs: Sequence[tuple[Value, Shape]]) -> Program:
+        """The written steps and those that the outputs need."""
+        places = [self.read(self.vector(value)) for value, _ in outputs]
+        size = _allocate(self._steps, [place.array for place in places])
+        steps = np.zeros(len(self._steps), STEP)
+        steps["other"]["buffer"] = -1
+        for record, step in zip(steps, self._steps, strict=True):
+            for name, item in step.items():
+                record[name] = _coordinates(item) if isinstance(item, _Place) else item
+        constants = _aligned(np.concatenate([np.zeros(1, np.float32), *self._constants])[1:])
+        shapes = [(self._samples, *shape) for _, shape in outputs]
+        firsts = [place.array.first + place.first for place in places]
+        outputs_in_arena = list(zip(firsts, shapes, strict=True))
+        return Program(self._native, steps, constants, (self._input_size, size), outputs_in_arena, self._kept)
+
+
+class Program:
+    """Steps that compute the outputs of some samples. Threads may share it."""
+
+    def __init__(
+        self, native: Library, steps: Samples, constants: Samples, sizes: tuple[int, int],
+        outputs: Sequence[tuple[int, Shape]], kept: Sequence[Samples],
+    ) -> None:
+        self._steps, self._constants, self._kept = steps, constants, kept
+        self._input_bytes, self._arena_size, self._outputs = 4 * sizes[0], sizes[1], outputs
+        self._run, self._address, self._number, self._threads = native.run, steps.ctypes.data, len(steps), threads()
+        self._arenas: list[tuple[Any, list[Samples]]] = []  # those that no call uses
+
+    def __call__(self, samples: Samples) -> list[Samples]:
+        """Shapes: float32 samples [batch, *shape], contiguous -> arrays [batch, *shape of the output] of their own."""
+        if samples.nbytes != self._input_bytes or not samples.flags.c_contiguous:
+            raise ValueError(f"these steps are for {self._input_bytes} contiguous bytes, not for {samples.shape}")
+        try:
+            arena = self._arenas.pop()
+        except IndexError:
+            arena = self._new_arena()
+        buffers, outputs = arena
+        buffers[_INPUT] = samples.ctypes.data
+        self._run(self._address, self._number, buffers, self._threads)
+        results = [array.copy() for array in outputs]
+        self._arenas.append(arena)
+        return results
+
+    def _new_arena(self) -> tuple[Any, list[Samples]]:
+        """The addresses of buffers, and the arrays of the outputs in them."""
+        arena = _aligned(np.zeros(self._arena_size, np.float32))
+        buffers = (ctypes.c_void_p * 3)(0, arena.ctypes.data, self._constants.ctypes.data)
+        return buffers, [arena[first : first + prod(shape)].reshape(shape) for first, shape in self._outputs]
+
+
+_ALL = (PRODUCT, LARGEST, MEAN, POINTWISE)
+
+
+class Operation(NamedTuple):
+    """How a node is written. `write` takes a writer, and of each operand the value or the array of a constant.
+
+    `border`: how many cells above, below, left and right of its operand it reads.
+    """
+
+    write: Callable[..., Value]
+    border: tuple[int, ...] = NO_BORDER
+
+
+def _vectors(columns: int, number: int) -> int:
+    """Of how many vectors a panel of weights consists, if there are so many in all."""
+    if number >= 4 and (columns <= 2 or number % 4 == 0):
+        return 4
+    return 2 if number >= 2 else 1
+
+
+def _extents(shape: Shape) -> tuple[int, int, int]:
+    """Channels, rows and columns."""
+    channels, *positions = shape
+    rows, columns = (1, *positions)[-2:] if len(positions) < 2 else positions
+    return channels, rows, columns
+
+
+def _as_laid_out(value: Value, constant: Samples, shape: Shape) -> Samples:
+    """A constant that broadcasts to a shape, as the elements of a value lie.
+
+    Shapes: returns [channels], or [rows, columns, channels].
+    """
+    if value.is_vector:
+        return np.broadcast_to(constant, shape).ravel()
+    constant = constant.reshape((1,) * (len(shape) - constant.ndim) + constant.shape)
+    if constant.shape[1:] == (1,) * (len(shape) - 1):
+        return np.broadcast_to(constant.ravel(), shape[:1])
+    return np.broadcast_to(constant, shape).reshape(_extents(shape)).transpose(1, 2, 0)
+
+
+def border_of(windows: Sequence[Any]) -> tuple[int, ...]:
+    """How many cells windows along one or two axes cover above, below, left and right of an image."""
+    rows, columns = _two(windows)
+    return tuple(max(n, 0) for n in (rows.before, rows.after, columns.before, columns.after))
+
+
+def _two(windows: Sequence[Any]) -> Sequence[Any]:
+    """Windows along rows and columns."""
+    if len(windows) == 2:
+        return windows
+    (columns,) = windows
+    return replace(columns, size=1, stride=1, dilation=1, before=0, after=0, count=1), columns
+
+
+def _coordinates(place: _Place) -> tuple[int, ...]:
+    array = place.array
+    return array.buffer, array.first + place.first, place.image, place.row, place.column, 0
+
+
+def _allocate(steps: Sequence[Mapping[str, Any]], kept: Sequence[_Array]) -> int:
+    """Give arrays of the arena their places, where those of others that are not read any more may be; its size."""
+    last: dict[_Array, int] = {}
+    for i, step in enumerate(steps):
+        last.update({place.array: i for place in step.values() if isinstance(place, _Place)})
+    last.update(dict.fromkeys(kept, len(steps)))
+    size, free, placed = 0, {}, set()  # type: ignore[var-annotated]
+    for i, step in enumerate(steps):
+        arrays = {place.array for place in step.values() if isinstance(place, _Place)}
+        arrays = {array for array in arrays if array.buffer == _ARENA}
+        for array in arrays - placed:
+            places = free.setdefault(array.kind, [])
+            if places:
+                array.first = places.pop()
+            else:
+                array.first, size = size, size + -(-array.size // 16) * 16
+            placed.add(array)
+        for array in arrays:
+            if last[array] == i:
+                free.setdefault(array.kind, []).append(array.first)
+    return size
+
+
+def _aligned(array: Samples) -> Samples:
+    """A contiguous copy that begins at a cache line."""
+    memory = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
+    begin = -memory.ctypes.data % _ALIGNMENT
+    copy = memory[begin : begin + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+__all__ = ["NO_BORDER", "Operation", "Packed", "Program", "Value", "Writer", "border_of"]
