@@ -365,3 +365,40 @@ def test_invalid_calls_are_errors(call, message):
     f = C.Function(lambda a, b: a + b)
     with pytest.raises(TypeError, match=message):
         call(f, C.input_variable(1))
+
+
+@pytest.mark.parametrize("kind, dtype, text", [
+    (np.float64, np.float64, "np.float64"), (np.float32, np.float32, "np.float32"), (float, np.float32, "float"),
+], ids=str)
+def test_types_of_numbers_are_those_of_scalars(kind, dtype, text):
+    """As in CNTK, which prints these types."""
+    declared = C.placeholder(name="x") * 2
+    declared.update_signature(kind)
+    hinted = C.Function(L.Signature(L.Sequence[kind])(lambda x: 2 * x))
+    for f, axes in (declared, 1), (C.Function(L.Signature(kind)(lambda x: 2 * x)), 1), (hinted, 2):
+        (x,) = f.arguments
+        assert (x.shape, x.dtype, len(x.dynamic_axes)) == ((), dtype, axes)
+    assert str(L.Sequence[kind]) == f"Sequence[{text}]"
+
+
+@pytest.mark.parametrize("hint", [3, (2, 3), int, "x", L.Tensor], ids=str)
+def test_hints_that_are_no_types_say_nothing(hint):
+    (x,) = C.Function(L.Signature(hint)(lambda x: 2 * x)).arguments
+    assert x.is_placeholder
+
+
+def test_sequences_of_sequences_are_refused():
+    for sequence in L.Sequence, L.SequenceOver[C.Axis("words")]:
+        with pytest.raises(TypeError, match="sequences of sequences are not supported"):
+            sequence[L.Sequence[L.Tensor[2]]]
+
+
+def test_each_type_belongs_to_one_argument():
+    f = C.Function(lambda a, b: a + b)
+    for kinds, named, message in [
+        ((3,), {"c": 3}, "unexpected keyword argument 'c'; it can be b"),
+        ((3,), {"a": 3}, "unexpected keyword argument 'a'; it can be b"),
+        ((3, 4), {"b": 3}, "expected 2 arguments, got 3"),
+    ]:
+        with pytest.raises(TypeError, match=message):
+            f.update_signature(*kinds, **named)

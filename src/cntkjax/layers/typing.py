@@ -18,7 +18,7 @@ from ..graph.arguments import public
 from ..graph.axis import BATCH
 from ..graph.errors import explain
 from ..graph.shape import as_shape
-from ..ops._calling import annotated
+from ..ops._calling import annotated, declared_type
 from ..variables import Record, Variable, tensor
 
 Type: TypeAlias = Record  # a Variable._Type: shape, element type and axes of a variable
@@ -78,12 +78,19 @@ class _SequenceMeta(type):
     axis: Axis = Axis.default_dynamic_axis()
     __iter__ = None
 
-    def __getitem__(cls, item_type: Type) -> Type:
-        if not isinstance(item_type, Record):
+    def __getitem__(cls, item_type: Type | type) -> Type:
+        step = declared_type(item_type)
+        if step is None:
             raise TypeError(explain(
-                f"{cls.__name__} takes the type of a step, not {item_type!r}", fix=f"write {cls.__name__}[Tensor[3]]"
+                f"{cls.__name__} takes the type of a step, not {item_type!r}",
+                fix=f"write {cls.__name__}[Tensor[3]], or {cls.__name__}[np.float32] for scalars",
             ))
-        return Variable._Type(**{**item_type, "dynamic_axes": cls._axes()})
+        if any(axis.is_sequence_axis for axis in step.get("dynamic_axes", ())):
+            raise TypeError(explain(
+                f"{cls.__name__} takes the type of a step, not of sequences: sequences of sequences are not supported",
+                fix="declare one of the axes as a static axis",
+            ))
+        return Variable._Type(**{**step, "dynamic_axes": cls._axes()})
 
     def _axes(cls) -> tuple[Axis, ...] | list[Axis]:
         return BATCH, cls.axis
@@ -91,7 +98,7 @@ class _SequenceMeta(type):
 
 @public
 class Sequence(metaclass=_SequenceMeta):
-    """``Sequence[Tensor[3]]``: sequences along the default sequence axis.
+    """``Sequence[Tensor[3]]``, ``Sequence[np.float32]``: sequences along the default sequence axis.
 
     >>> print(Sequence[Tensor[3]])
     Sequence[Tensor[3]]

@@ -10,7 +10,7 @@ import numpy as np
 
 from .._typing import ShapeLike
 from ..graph.arguments import is_checked
-from ..graph.axis import UNKNOWN_AXES
+from ..graph.axis import BATCH, UNKNOWN_AXES
 from ..graph.build import composite, make_block
 from ..graph.edit import replace_placeholders
 from ..graph.errors import explain
@@ -25,7 +25,7 @@ from ._structure import alias, combine
 if TYPE_CHECKING:
     from .functions import Function
 
-ArgumentType: TypeAlias = "Mapping[str, Any] | ShapeLike"  # a Variable._Type, or a shape
+ArgumentType: TypeAlias = "Mapping[str, Any] | type | ShapeLike"  # a Variable._Type, an element type, or a shape
 
 # Arguments of the Python functions being traced, outermost first. A function created inside another one may use the
 # arguments of the enclosing function, which do not become arguments of its own.
@@ -50,19 +50,29 @@ def annotated(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, A
     return typed
 
 
+def declared_type(kind: object) -> Mapping[str, Any] | None:
+    """A type as ``Tensor[3]``; that of scalars for ``float``, ``np.float64`` and so on; None for everything else."""
+    if isinstance(kind, Mapping):
+        return kind
+    if kind is float or kind in (np.float16, np.float32, np.float64):
+        element = {} if kind is float else {"dtype": kind}
+        return Variable._Type(shape=(), is_sparse=False, dynamic_axes=[BATCH], **element)
+    return None
+
+
 def placeholder_of_type(kind: ArgumentType, name: str) -> Variable:
     """A placeholder of a given type; see `input_of_type`."""
     return _of_type(VariableKind.Placeholder, kind, name)
 
 
 def input_of_type(kind: ArgumentType, name: str) -> Variable:
-    """An input of a given type: a shape, ``Tensor[3]``, ``Sequence[Tensor[3]]`` ..."""
+    """An input of a given type: a shape, ``Tensor[3]``, ``Sequence[Tensor[3]]``, ``np.float32`` ..."""
     return _of_type(VariableKind.Input, kind, name)
 
 
 def _of_type(variable_kind: VariableKind, kind: ArgumentType, name: str) -> Variable:
-    if not isinstance(kind, Mapping):
-        kind = {"shape": as_shape(kind)}
+    declared = declared_type(kind)
+    kind = {"shape": as_shape(kind)} if declared is None else declared  # type: ignore[arg-type]
     return Variable._new(
         variable_kind, kind.get("shape", UNKNOWN_SHAPE), kind.get("dtype", np.float32),
         default_axes(kind.get("dynamic_axes")), name=name, is_sparse=bool(kind.get("is_sparse", False)),
@@ -183,8 +193,8 @@ def _arguments(f: Callable[..., Any], of_type: Callable[[Any, str], Variable]) -
             raise TypeError(f"a Function takes a fixed number of arguments, not {p}: give each one a name")
         if p.default is p.empty and p.kind is not p.VAR_KEYWORD:
             kind = p.annotation if p.annotation is not p.empty else types.get(p.name)
-            is_type = isinstance(kind, (Mapping, int, tuple, list))
-            arguments.append(of_type(kind, p.name) if is_type else new_placeholder(p.name))
+            is_typed = declared_type(kind) is not None  # other hints, and shapes, say nothing, as in CNTK
+            arguments.append(of_type(kind, p.name) if is_typed else new_placeholder(p.name))
     return arguments
 
 

@@ -432,12 +432,17 @@ class Function(Computing, VariableMixin, TensorOpsMixin, Node):
     def update_signature(self, *arg_types: Any, **kwarg_types: Any) -> None:
         """Declare the types of the arguments, as in ``f.update_signature(Tensor[3])``; dependent shapes are inferred.
 
-        Errors: TypeError for more types than arguments, or another type than was declared.
+        Errors: TypeError for more types than arguments, two for one argument, an unknown name, or another type than
+        was declared.
         """
-        if len(arg_types) > len(self.signature):
-            raise TypeError(f"CNTK Function expected {len(self.signature)} arguments, got {len(arg_types)}")
+        if len(arg_types) + len(kwarg_types) > len(self.signature):
+            count = len(arg_types) + len(kwarg_types)
+            raise TypeError(f"CNTK Function expected {len(self.signature)} arguments, got {count}")
         mapped = dict(zip(self.signature, arg_types, strict=False))
-        mapped |= {v: kwarg_types[v.name] for v in self.signature if v.name in kwarg_types}
+        further = {v.name: v for v in self.signature[len(arg_types):]}
+        if unknown := kwarg_types.keys() - further.keys():
+            raise TypeError(f"got an unexpected keyword argument {min(unknown)!r}; it can be {', '.join(further)}")
+        mapped |= {further[name]: kind for name, kind in kwarg_types.items()}
         inputs = {v: input_of_type(t, v.name) for v, t in mapped.items() if t is not None}
         check_types(inputs)
         self.replace_placeholders(inputs)
