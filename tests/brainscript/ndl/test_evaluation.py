@@ -136,3 +136,17 @@ def test_images_in_the_legacy_layout_give_the_numbers_of_planes():
     result = legacy.nodes["n"].owner.eval({legacy.nodes["x"]: image.transpose(1, 2, 0)[None]})[0]
     assert legacy.nodes["n"].shape == (1, 2, 3)
     np.testing.assert_allclose(result, expected.transpose(1, 2, 0), rtol=1e-5)
+
+
+def test_a_macro_may_use_variables_of_what_uses_it_and_ignores_further_arguments():
+    """CNTK's ResNet_34.ndl gives ResNetNode2A nine arguments, which has eight and asks for a ninth name."""
+    network = build("""
+        Inner(x) = [ z = Scale(factor, x) ]
+        Outer(x) = [ z = Inner(x) ]
+        factor = Constant(3)
+        features = Input(2)
+        y = Outer(features, factor)
+        OutputNodes = y
+    """)
+    assert network.roles["output"] == ["y.z.z"]
+    assert network.inputs["y.z.z"] == ["factor", "features"]

@@ -13,7 +13,7 @@ from tests.brainscript.ndl.test_evaluation import MLP, build
     ("feature = Input(2)\nz = Tanh(featur)", "line 2, column 10", "did you mean 'feature'"),
     ("x = Input(2)\nOutputNodes = (y)", "line 2, column 16", "unknown name 'y'"),
     ("M(inp) = [ z = Tanh(inp) ]\nx = Input(2)\ny = M(inp)", "line 3, column 7", "unknown name 'inp'\n"),
-    ("M(a) = [ z = Tanh(a) ]\nx = Input(2)\ny = M(x, x)", "line 3, column 5", "has 1 parameters, 2 are given"),
+    ("M(a, b) = [ z = Plus(a, b) ]\nx = Input(2)\ny = M(x)", "line 3, column 5", "has 2 parameters, 1 are given"),
     ("M(a) = [ z = M(a) ]\nx = Input(2)\ny = M(x)", "line 1, column 14", "does the recursion end"),
     ("run = net\nnett = [ x = Input(2) ]", "line 1, column 7", "no section 'net'; those of this text: nett"),
     ("x = Input(2", "line 1, column 12", "expected ')'"),

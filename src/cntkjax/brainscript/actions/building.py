@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from ...sgd import ConfigError
 from ...sgd.keys import nearest
@@ -41,9 +41,7 @@ def built(command: Command) -> Network:
             continue
         if name == "SimpleNetworkBuilder":
             return _simple(block, command)
-        if name == "NDLNetworkBuilder":
-            return _described(block, name, command.precision, ndl.build_network)
-        return _described(block, name, command.precision, build_network)
+        return _described(block, name, command.precision)
     for entry in block:
         if guess := nearest(entry.name, BUILDERS):
             raise entry.place.error(f"{block.path()} has no network: there is no {entry.name}; did you mean {guess}?")
@@ -57,13 +55,14 @@ def _simple(block: Block, command: Command) -> Network:
     return simple_network(description, command.precision)
 
 
-def _described(block: Block, name: str, precision: str, build: Callable[..., Network]) -> Network:
+def _described(block: Block, name: str, precision: str) -> Network:
     """The network of a description in BrainScript or NDL."""
     found = block.find(name)
     assert found is not None
     scope, entry = found
-    is_ndl = entry.is_block and name == "NDLNetworkBuilder"
-    scope = scope.required_block(name) if is_ndl else scope  # its values count in it, and in the files that it names
+    build = ndl.build_network if name == "NDLNetworkBuilder" else build_network
+    if build is ndl.build_network and entry.is_block:  # its values count in it, and in the files that it names
+        scope = scope.required_block(name)
     text = scope.expand(entry.value)
     if text.content[:1] in ("[", "{"):
         text = inside(text)
@@ -73,9 +72,7 @@ def _described(block: Block, name: str, precision: str, build: Callable[..., Net
 def read_or_built(command: Command) -> Network:
     """The network that a test evaluates: from its own builder in BrainScript, or else the model."""
     own = next((name for name in _BRAINSCRIPT if name in command.block), None)
-    if own is not None:
-        return _described(command.block, own, command.precision, build_network)
-    return load_network(command.model_path)
+    return load_network(command.model_path) if own is None else _described(command.block, own, command.precision)
 
 
 __all__ = ["BUILDERS", "built", "command_blocks", "has_builder", "read_or_built"]

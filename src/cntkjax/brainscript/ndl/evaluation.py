@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..language.evaluator import ScriptEvaluator, did_you_mean
@@ -16,15 +16,16 @@ from .reader import Macro, NdlTerm
 DEPTH = 60  # of macros within macros
 
 
+@dataclass(eq=False)
 class Frame:
     """The variables of the description, or of one use of a macro; `prefix`: what precedes the names of its nodes."""
 
-    def __init__(self, prefix: str, statements: dict[str, NdlTerm], names: dict[str, str]) -> None:
-        self.prefix = prefix
-        self.statements = statements
-        self.names = names
-        self.values: dict[str, Any] = {}
-        self.running: set[str] = set()
+    prefix: str
+    statements: dict[str, NdlTerm]
+    names: dict[str, str]
+    outer: Frame | None = None  # where the macro is used
+    values: dict[str, Any] = field(default_factory=dict)
+    running: set[str] = field(default_factory=set)
 
     def node(self, name: str) -> NetNode | None:
         """The node that is the value of a variable, if one is."""
@@ -97,6 +98,8 @@ class Run:
         key = expression.text.lower()
         first, *rest = (key,) if key in frame.statements or key in frame.values else key.split(".")
         if first not in frame.values and first not in frame.statements:
+            if frame.outer is not None:  # as bnTimeConst in the macros of CNTK's ResNet_34.ndl
+                return self.word(frame.outer, expression)
             if rest:
                 raise self.unknown(expression.text, expression.place, frame)
             return {"true": True, "false": False}.get(first, Word(expression.text, expression.place))
@@ -126,16 +129,16 @@ class Run:
             self.evaluator.calls.pop()
 
     def use(self, frame: Frame, call: NdlTerm, macro: Macro, name: str) -> Use:
-        """The value of a macro for arguments."""
+        """The value of a macro for arguments; those beyond its parameters are ignored."""
         arguments = [self.argument(frame, each) for each in call.arguments or ()]
-        if len(arguments) != len(macro.parameters):
+        if len(arguments) < len(macro.parameters):
             message = f"the macro '{macro.name}' has {len(macro.parameters)} parameters, {len(arguments)} are given"
             raise self.evaluator.error(call.place, message)
         if self.depth >= DEPTH:
             message = f"more than {DEPTH} macros within each other: does the recursion end?"
             raise self.evaluator.error(call.place, message)
-        inner = Frame(f"{name}.", macro.statements, macro.names)
-        inner.values = dict(zip(macro.parameters, arguments, strict=True))
+        inner = Frame(f"{name}.", macro.statements, macro.names, frame)
+        inner.values = dict(zip(macro.parameters, arguments, strict=False))
         inner.values |= {option.lower(): self.value(frame, each, name) for option, each in call.named.items()}
         self.uses.append(inner)
         self.depth += 1
