@@ -387,6 +387,8 @@ def test_names_that_are_nearly_those_of_keys_or_special_nodes_are_warned_about(r
 
 
 def test_unknown_keys_are_warned_about(run):
+    _, log = run("command=Train:Test", "Train=[SGD=[maxEpochs=1]]", "Test=[distributedMBReading=true]")
+    assert "WARNING" not in log
     _, log = run("command=Train", "comand=Test", "outs=1", "Proj16to32Filename=x", "Train=[SGD=[maxEpochs=1]]")
     assert "comand has no effect; did you mean command?" in log and log.count(" has no effect") == 1
     _, log = run("command=Train", "makeMode=false", "Train=[SGD=[minibatchSze=3];SimpleNetworkBuilder=[layerSize=3]]")

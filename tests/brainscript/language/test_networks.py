@@ -30,6 +30,13 @@ def test_a_text_in_the_place_of_a_number_is_named(text):
         build(f"d = 'four'\n{text}")
 
 
+def test_a_function_that_hides_one_of_the_library_calls_itself():
+    """Functions may be recursive, so an example of Microsoft's page about expressions is none that runs."""
+    message = r"'Tanh' has 2 positional arguments, 1 are given: .*; it hides the library's"
+    with pytest.raises(ConfigError, match=message):
+        build("Layers = { Tanh (x, n) = Tanh (ParameterTensor {(n : 0)} * x) }\nx = Input {2}\nh = Layers.Tanh (x, 3)")
+
+
 def test_a_loop_through_a_delay_sums_over_time():
     network = build("""
         x = Input {1}

@@ -11,6 +11,7 @@ from ..network import Network
 from ..source import ConfigError, Place, new_file
 
 _WITHOUT_EFFECT = ("traceLevel", "deviceId", "numCPUThreads", "modelPath", "minibatchSize", "epochSize",
+                   "distributedMBReading", "enableDistributedMBReading",
                    "BrainScriptNetworkBuilder")  # the last one where training goes on from a checkpoint
 
 

@@ -140,8 +140,7 @@ class ScriptEvaluator:
         return value
 
     def _unary(self, expression: syntax.Unary, scope: Fields, path: str) -> Any:
-        value = self.evaluate(expression.operand, scope, f"{path}.Args[0]")
-        return unary(self, expression, value, scope, path)
+        return unary(self, expression, self.evaluate(expression.operand, scope, f"{path}.Args[0]"), scope, path)
 
     def _conditional(self, expression: syntax.Conditional, scope: Fields, path: str) -> Any:
         condition = self.evaluate(expression.condition, scope, path)
@@ -184,7 +183,8 @@ class ScriptEvaluator:
                 raise self.unknown(place, f"'{definition.name}' has no further argument", name, known)
             frame.members[name] = value
         if len(arguments) > len(definition.parameters) or any(p not in frame.members for p in definition.parameters):
-            raise self.error(place, _arity(definition, len(arguments)))
+            hides = function.scope is not self.library and definition.name in self.library.members
+            raise self.error(place, _arity(definition, len(arguments)) + "; it hides the library's" * hides)
         for name, default in definition.defaults.items():
             if name not in frame.members:
                 frame.members[name] = Thunk(default, frame, f"{path}.{name}")

@@ -30,8 +30,8 @@ SPECIAL = {
 }
 _LIBRARY = ("primitives.bs", "layers.bs", "namespaces.bs", "ndl.bs")
 _OF_OPERANDS = {  # functions that make a node of their operands only, by the names of these in the names of nodes
-    "_": "Abs Acos Asin Atan Cosh Cosine Dropout Exp Hardmax Log Pass RectifiedLinear Sigmoid Sin Sinh Softplus "
-         "Softsign StopGradient StraightThrough Tan",
+    "_": "Abs Acos Asin Atan Cosh Cosine Dropout Exp ExponentialLinearUnit Hardmax Log Pass RectifiedLinear Sigmoid "
+         "Sin Sinh Softplus Softsign StopGradient StraightThrough Tan",
     "_ : y": "Less Equal Greater GreaterEqual NotEqual LessEqual",
     "z": "Reciprocal Sqrt SumColumnElements Tanh",
     "matrix": "MatrixL1Reg MatrixL2Reg SumElements",

@@ -12,9 +12,8 @@ FUNCTIONS = {
     "l2reg": "MatrixL2Reg", "perdimmvnorm": "PerDimMeanVarNormalization", "convolve": "Convolution",
     "se": "SquareError", "delay": "PastValue", "cosdist": "CosDistance", "sum": "Plus", "cos": "Cosine",
     "columnwisecrossproduct": "KhatriRaoProduct", "reconcilemblayout": "ReconcileDynamicAxis", "prior": "Mean",
-    "cbcewithsm": "ClassBasedCrossEntropyWithSoftmax", "rectlinear": "RectifiedLinear",
-    "perdimmvdenorm": "PerDimMeanVarDeNormalization", "image": "ImageInput",
-    "coswithnegsamples": "CosDistanceWithNegativeSamples",
+    "cbcewithsm": "ClassBasedCrossEntropyWithSoftmax", "rectlinear": "RectifiedLinear", "image": "ImageInput",
+    "perdimmvdenorm": "PerDimMeanVarDeNormalization", "coswithnegsamples": "CosDistanceWithNegativeSamples",
 }  # other names of functions
 OPTIONS = {
     "defaulthiddenactivity": "defaultHiddenActivation", "delaytime": "timeStep", "zeropadding": "zeroPadding",
