@@ -148,5 +148,5 @@ def test_a_macro_may_use_variables_of_what_uses_it_and_ignores_further_arguments
         y = Outer(features, factor)
         OutputNodes = y
     """)
-    assert network.roles["output"] == ["y.z.z"]
-    assert network.inputs["y.z.z"] == ["factor", "features"]
+    assert network.roles["output"] == ["OutputNodes.z.z"]
+    assert network.inputs["OutputNodes.z.z"] == ["factor", "features"]
