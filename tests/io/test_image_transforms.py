@@ -119,3 +119,11 @@ def test_sizes_are_rounded_as_in_cntk(mode, size, image, first_row, first_column
 def test_an_invalid_crop_is_an_error(options, name):
     with pytest.raises(RuntimeError, match=f"Invalid {name}"):
         transforms.crop("center", **options)(places(4, 4))
+
+
+def test_colors_without_jitter_leave_whole_numbers():
+    """CNTK rounds what it scales then."""
+    image = np.arange(12, dtype=np.uint8).reshape(2, 2, 3)
+    changed = as_transform(transforms.color(0, 0, 0))(image, TransformRandom(0))
+    assert changed.dtype == np.uint8 and (changed == image).all()
+    assert as_transform(transforms.color(0, 0, 1e-9))(image, TransformRandom(0)).dtype == np.float32

@@ -110,3 +110,14 @@ def test_pieces_are_padded_to_the_truncation_length(ctf):
     data = source.next_minibatch(4)[source.streams.x]
     assert data.asarray().tolist() == [[[1], [0]], [[2], [0]]] and data.mask.tolist() == [[2, 0], [2, 0]]
     assert data.shape == data.data.shape == (2, 2, 1)
+
+
+@pytest.mark.parametrize(("length", "size", "counts"), [  # as in CNTK
+    (2, 8, [2, 1, 1]), (2, 16, [3, 3, 2]), (3, 9, [2, 1]), (3, 13, [2, 1, 1]), (3, 16, [3, 2]), (4, 40, [4, 3, 3]),
+])
+def test_workers_share_the_slots_of_a_minibatch(ctf, length, size, counts):
+    path = ctf("".join(f"{i} |x {i}\n" for i in range(40) for _ in range(6)), x=1)
+    for rank, count in enumerate(counts):
+        source = MinibatchSource(path, truncation_length=length, randomize=False)
+        minibatch = source.next_minibatch(size, num_data_partitions=len(counts), partition_index=rank)
+        assert minibatch[source.streams.x].num_sequences == count

@@ -271,6 +271,8 @@ def _subtract_mean(mean: Pixels, path: str, image: Pixels, _: TransformRandom) -
 def _color(description: Mapping[str, Any]) -> Transform:
     keys = "brightnessRadius", "contrastRadius", "saturationRadius"
     brightness, contrast, saturation = (float(description[key]) for key in keys)
+    if not (brightness or contrast or saturation):
+        return lambda image, _: image  # whole numbers, which scaling rounds
 
     def color(image: Pixels, random: TransformRandom) -> Pixels:
         pixels = image.astype(np.float32)

@@ -186,15 +186,14 @@ class MinibatchSource(BaseSource):
             raise ValueError(
                 f"next_minibatch: partition_index {rank} is not one of {workers} partitions; pass 0 to {workers - 1}"
             )
-        quotient, remainder = divmod(minibatch_size_in_samples, workers)
-        max_samples = max(quotient + (rank < remainder), 1)
         with self._reading:
             self._finish()
             self._unfinished = self._batcher.position, self._truncated.open_sequences()
             if self._truncation_length:
-                slots = max(max_samples // self._truncation_length, 1)
+                slots = _share(minibatch_size_in_samples // self._truncation_length, workers, rank)
                 data, sweep_end = self._truncated.next_batch(slots, (workers, rank))
             else:
+                max_samples = _share(minibatch_size_in_samples, workers, rank)
                 data, sweep_end = self._whole_sequences(max_samples, (workers, rank))
             self._unfinished = None
         steps = self._truncation_length or 0
@@ -252,6 +251,12 @@ class MinibatchSource(BaseSource):
         with self._reading:
             self._unfinished = int(checkpoint[_POSITION]), []
             self._finish()
+
+
+def _share(number: int, workers: int, rank: int) -> int:
+    """How many of the samples or slots of a minibatch are those of one worker: at least one."""
+    quotient, remainder = divmod(number, workers)
+    return max(quotient + (rank < remainder), 1)
 
 
 def _open(description: object, frame_mode: bool, multithreaded: bool) -> Deserializer:
