@@ -8,9 +8,11 @@ import jax.numpy as jnp
 
 from ..engine.lower.carry import carry_out, initial_states, states_before
 from ..engine.lower.values import Context, Traced
+from ..engine.native.program import Operation
 from ..graph.axis import UNKNOWN_AXES
 from ..graph.build import Spec, merged_axes
 from ..graph.errors import AxisError, explain
+from ..graph.function import Node
 from ..graph.shape import UNKNOWN_SHAPE, broadcast, is_unknown
 from ..graph.variable import Edge
 from .base import Attrs, Primitive, Size, primitive
@@ -55,6 +57,14 @@ class Delay(Primitive):
                 "declare the input with cntk.sequence.input_variable",
             ))
         return Spec(shape, axes=axes)
+
+    def by_steps(self, node: Node) -> Operation | None:
+        """Of vectors, with one initial state for all sequences."""
+        (x, initial), steps = node.node_inputs, -self.delay * node.node_attributes["offset"]
+        if len(x.shape) != 1 or initial.dynamic_axes or initial.shape not in ((), (1,), x.shape):
+            return None
+        border = (0, 0, max(steps, 0), max(-steps, 0))
+        return Operation(lambda writer, value, state: writer.delayed(value, steps, state), border, of_steps=True)
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Traced, initial: Traced) -> Traced:
         """A shift along time, and a selection at the ends of sequences. (In loops the scan does it.)"""

@@ -97,7 +97,7 @@ class Elementwise(Primitive):
             return None
         write = _BY_STEPS.get(self.name)
         keys = [resolve(v) for v in node.node_inputs]
-        return write and Operation(lambda writer, *operands: write(writer, shape, keys, *operands))
+        return write and Operation(lambda writer, *operands: write(writer, shape, keys, *operands), of_steps=True)
 
 
 class _Identity(Elementwise):

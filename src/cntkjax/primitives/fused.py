@@ -11,6 +11,7 @@ from .._typing import Array
 from ..engine.data.layout import Layout
 from ..engine.data.sparse import Sparse
 from ..engine.lower.values import Context, Traced
+from ..engine.native.program import Operation
 from ..graph.axis import BATCH
 from ..graph.errors import AxisError, explain
 from ..graph.function import Node
@@ -93,6 +94,11 @@ class SequenceLast(Primitive):
 
     name = "Sequence::Last"
     packed = True
+
+    def by_steps(self, node: Node) -> Operation | None:
+        """Of vectors."""
+        is_vector = len(node.node_inputs[0].shape) == 1
+        return Operation(lambda writer, x: writer.at_step(x, -1), of_steps=True) if is_vector else None
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Traced) -> Traced:
         """A slice of the grid where all sequences end together, otherwise a gather of cells."""

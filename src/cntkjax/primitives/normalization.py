@@ -85,7 +85,7 @@ class BatchNormalization(Primitive):
             factor = scale / np.sqrt(variance + np.float32(epsilon))
             return writer.shifted(writer.scaled(key, x, factor, shape), bias - mean * factor, shape)
 
-        return Operation(write)
+        return Operation(write, of_steps=True)
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Traced, *others: Traced) -> Traced:
         """Normalize over all axes but the last; a sample without dynamic axes counts as a minibatch."""

@@ -94,7 +94,7 @@ class Times(Primitive):
         if not left.dynamic_axes or right.dynamic_axes or left.shape != inner:
             return None
         key, shape = resolve(right), left.shape
-        return Operation(lambda writer, x, w: writer.product(key, x, w.reshape(*shape, -1)))
+        return Operation(lambda writer, x, w: writer.product(key, x, w.reshape(*shape, -1)), of_steps=True)
 
     def gathers_rows(self, node: Node) -> bool:
         """True if one axis is contracted."""

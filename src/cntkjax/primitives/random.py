@@ -120,7 +120,7 @@ class Dropout(Primitive):
 
     def by_steps(self, node: Node) -> Operation:
         """The operand."""
-        return Operation(lambda writer, x: writer.same(x))
+        return Operation(lambda writer, x: writer.same(x), of_steps=True)
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Traced) -> Traced:
         """The operand with a random mask in training, otherwise unchanged."""

@@ -10,6 +10,7 @@ from jax import lax
 
 from .._typing import Array
 from ..engine.lower.values import Context, Traced, common_axes
+from ..engine.native.program import Operation
 from ..graph.axis import END_STATIC, NEW_LEADING, Axis
 from ..graph.build import Spec
 from ..graph.errors import AxisError, ShapeError, explain
@@ -42,6 +43,14 @@ class Slice(Primitive):
         if "axis" not in attrs:
             return None
         return StaticSlice(attrs["axis"].static_axis_index(), attrs["beginIndex"], attrs.get("sliceStrides", 1))
+
+    def by_steps(self, node: Node) -> Operation | None:
+        """A range of vectors, without gaps."""
+        (x,), (output,), place = node.node_inputs, node.node_outputs, self.static_slice(node)
+        if place is None or place.stride != 1 or len(x.shape) != 1:
+            return None
+        begin = place.begin % x.shape[0]
+        return Operation(lambda writer, value: writer.part(value, begin, output.shape[0]), of_steps=True)
 
     def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Shape:
         """The sizes of the ranges; the attributes then count axes from the end."""
@@ -121,6 +130,12 @@ class Splice(Primitive):
     concatenates = True
     rearranged_operands = slice(None)
     stepwise = True
+
+    def by_steps(self, node: Node) -> Operation | None:
+        """Of vectors with dynamic axes."""
+        if not all(v.dynamic_axes and len(v.shape) == 1 for v in node.node_inputs) or len(node.node_outputs[0].shape) > 1:
+            return None
+        return Operation(lambda writer, *values: writer.joined(values), of_steps=True)
 
     def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Shape:
         """The sum of the sizes along the axis; the attribute then counts it from the end."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ...graph.shape import Shape
-from .library import COPY, LARGEST, MEAN, NONE, POINTWISE, PRODUCT, STEP, Library, threads
+from .library import COPY, LARGEST, LOOP, MEAN, NONE, POINTWISE, PRODUCT, STEP, Library, threads
 
 Samples: TypeAlias = "np.ndarray[Any, Any]"
 Packed: TypeAlias = MutableMapping[Hashable, Samples]  # weights in the order in which they are read
@@ -42,15 +42,21 @@ class _Place:
     image: int
     row: int
     column: int
+    step: int = 0
 
     def as_columns(self) -> _Place:
         """Images of one position as the columns of one row."""
         return replace(self, image=0, row=0, column=self.image)
 
+    def in_loop(self, length: int, is_reverse: bool) -> _Place:
+        """One step of each sequence."""
+        first = self.first + (length - 1) * self.column if is_reverse else self.first
+        return replace(self.as_columns(), first=first, step=-self.column if is_reverse else self.column)
+
 
 @dataclass(eq=False)
 class Value:
-    """Samples [rows, columns, channels]; a vector has one row and one column.
+    """Samples [rows, columns, channels]; a vector has one row and one column, a sequence one row of its steps.
 
     `step` computes it, until it is written: operations that follow may become part of it unless the value is shared,
     which is to say that others read it too. `border`: cells of 0 above, below, left and right of each image.
@@ -63,6 +69,12 @@ class Value:
     place: _Place | None = None
     border: tuple[int, ...] = NO_BORDER
     is_shared: bool = False
+    is_sequence: bool = False
+
+    @property
+    def extents(self) -> tuple[int, int, int]:
+        """Rows, columns and channels."""
+        return self.rows, self.columns, self.channels
 
     @property
     def is_vector(self) -> bool:
@@ -76,11 +88,12 @@ class Value:
 
 
 class Writer:
-    """The steps for a number of samples, in the order of computation, and where their results lie."""
+    """The steps for a number of samples, or of sequences of one length, in the order of computation."""
 
-    def __init__(self, native: Library, samples: int, packed: Packed) -> None:
-        self._native, self._samples, self._packed = native, samples, packed
+    def __init__(self, native: Library, samples: int, packed: Packed, length: int | None = None) -> None:
+        self._native, self._samples, self._packed, self._length = native, samples, packed, length
         self._input_size = 0
+        self._loop: dict[str, Any] | None = None
         self._steps: list[dict[str, Any]] = []
         self._constants: list[Samples] = []
         self._kept: list[Samples] = []
@@ -88,21 +101,25 @@ class Writer:
 
     # ---- values
     def input(self, size: int) -> Value:
-        """The samples that are fed, each as a vector."""
-        self._input_size = self._samples * size
-        array = _Array(_INPUT, self._input_size)
-        return Value(1, 1, size, place=_Place(array, 0, size, size, size), is_shared=True)
+        """The samples that are fed, each as a vector, or sequences of vectors."""
+        length = self._length or 1
+        self._input_size = self._samples * length * size
+        place = _Place(_Array(_INPUT, self._input_size), 0, length * size, length * size, size)
+        return Value(1, length, size, place=place, is_shared=True, is_sequence=self._length is not None)
 
     def read(self, value: Value) -> _Place:
         """Where a value lies, after the step that computes it is written."""
         if value.place is None:
-            above, below, left, right = value.border
-            height, width = value.rows + above + below, value.columns + left + right
-            row, image = width * value.channels, height * width * value.channels
-            array = _Array(_ARENA, self._samples * image, (height, width, value.channels, value.border))
-            value.place = _Place(array, above * row + left * value.channels, image, row, value.channels)
+            value.place = self._new_place(value)
             self._write(value)
         return value.place
+
+    def _new_place(self, value: Value) -> _Place:
+        above, below, left, right = value.border
+        height, width = value.rows + above + below, value.columns + left + right
+        row, image = width * value.channels, height * width * value.channels
+        array = _Array(_ARENA, self._samples * image, (height, width, value.channels, value.border))
+        return _Place(array, above * row + left * value.channels, image, row, value.channels)
 
     def _write(self, value: Value) -> None:
         assert value.place is not None
@@ -112,9 +129,14 @@ class Writer:
         }
         if "to_row" in step:  # a copy in CNTK's order
             step["to"] = replace(value.place, row=step.pop("to_row"), column=1)
-        if value.is_vector and step["kind"] in (PRODUCT, POINTWISE):
+        places = {name: step[name] for name in ("to", "from", "other") if name in step}
+        if self._loop is not None:
+            is_reverse = self._loop["is_reverse"]
+            step |= {name: place.in_loop(value.columns, is_reverse) for name, place in places.items()}
+        elif value.is_vector and step["kind"] in (PRODUCT, POINTWISE):
+            step |= {name: place.as_columns() for name, place in places.items()}
+        if self._loop is not None or (value.is_vector and step["kind"] in (PRODUCT, POINTWISE)):
             step |= {"images": 1, "columns": self._samples}
-            step |= {name: step[name].as_columns() for name in ("to", "from", "other") if name in step}
         if step["kind"] == PRODUCT:
             self._pack(step)
         self._steps.append(step)
@@ -137,6 +159,14 @@ class Writer:
         bias[:channels] = step["bias"]
         self._kept += [self._packed[key], bias]
         step |= {"vectors": vectors, "weights": self._packed[key].ctypes.data, "bias": bias.ctypes.data}
+
+    def finished(self, value: Value, border: tuple[int, ...], is_shared: bool) -> Value:
+        """The result of an operation, for those that read it."""
+        if value.place is not None and any(a < b for a, b in zip(value.border, border, strict=True)):
+            value = self._pointwise(value)
+        if value.place is None:
+            value.border, value.is_shared = border, is_shared
+        return value
 
     def image(self, value: Value, shape: Shape) -> Value:
         """A value of this shape [channels, *positions], of one or two axes of positions, with channels last."""
@@ -162,14 +192,15 @@ class Writer:
     # ---- operations
     def product(self, key: Hashable, value: Value, weight: Samples) -> Value:
         """Of all elements of each sample. Shapes: weight [*shape of the sample, channels]. `key`: of that weight."""
-        rows, columns, channels = value.rows, value.columns, value.channels
+        rows, columns, channels = (1, 1, value.channels) if value.is_sequence else value.extents
         place, outputs = self.read(value), weight.shape[-1]
 
         def matrix() -> Samples:
-            cells = weight.reshape(channels, rows, columns, outputs) if not value.is_vector else weight
-            return (cells if value.is_vector else cells.transpose(1, 2, 0, 3)).reshape(-1, outputs)
+            cells = weight.reshape(-1, rows, columns, outputs) if rows * columns > 1 else weight
+            return (cells.transpose(1, 2, 0, 3) if rows * columns > 1 else cells).reshape(-1, outputs)
 
-        return Value(1, 1, outputs, {
+        positions = value.columns if value.is_sequence else 1
+        return Value(1, positions, outputs, is_sequence=value.is_sequence, step={
             "kind": PRODUCT, "activation": NONE, "from": place, "key": (key, rows, columns), "matrix": matrix,
             "scale": None, "bias": np.zeros(outputs, np.float32), "taps": rows, "tap_step": place.row,
             "span": columns * channels,
@@ -240,7 +271,7 @@ class Writer:
 
     def _pointwise(self, value: Value, **more: Any) -> Value:
         step = {"kind": POINTWISE, "activation": NONE, "from": self.read(value), **more}
-        return Value(value.rows, value.columns, value.channels, step)
+        return Value(*value.extents, step, is_sequence=value.is_sequence)
 
     def _constant(self, constant: Samples) -> _Place:
         """Shapes: [channels], or [rows, columns, channels]."""
@@ -251,12 +282,80 @@ class Writer:
         return place
 
     def _continued(self, value: Value, **more: Any) -> Value:
-        return Value(value.rows, value.columns, value.channels, value.step | more)
+        return Value(*value.extents, value.step | more, is_sequence=value.is_sequence)
+
+    # ---- vectors, and the steps of sequences
+    def part(self, value: Value, begin: int, channels: int) -> Value:
+        """Some channels of vectors or of sequences of them."""
+        place = self.read(value)
+        return self._view(value, replace(place, first=place.first + begin), channels)
+
+    def _view(self, value: Value, place: _Place, channels: int) -> Value:
+        return Value(
+            value.rows, value.columns, channels, place=place, is_shared=True, is_sequence=value.is_sequence
+        )
+
+    def joined(self, values: Sequence[Value]) -> Value:
+        """The channels of several vectors, or of sequences of them, one after the other."""
+        first = values[0]
+        result = Value(1, first.columns, sum(v.channels for v in values), is_shared=True, is_sequence=first.is_sequence)
+        result.place, begin = self._new_place(result), 0
+        for value in values:
+            part = self._pointwise(value)
+            part.place = replace(result.place, first=result.place.first + begin)
+            self._write(part)
+            begin += value.channels
+        return result
+
+    def at_step(self, value: Value, step: int) -> Value:
+        """One step of sequences; counted from the last one if it is negative."""
+        place = self.read(value)
+        first = place.first + (step + value.columns if step < 0 else step) * place.column
+        return Value(1, 1, value.channels, place=replace(place, first=first), is_shared=True)
+
+    def reserved(self, channels: int, border: tuple[int, ...]) -> Value:
+        """Sequences that a loop is to compute, so that it can read steps of them before."""
+        assert self._length is not None
+        value = Value(1, self._length, channels, border=border, is_shared=True, is_sequence=True)
+        value.place = self._new_place(value)
+        return value
+
+    def put(self, value: Value, reserved: Value) -> Value:
+        """Write a value where it was reserved."""
+        computed = value if value.place is None else self._pointwise(value)
+        computed.place = reserved.place
+        self._write(computed)
+        return reserved
+
+    def delayed(self, value: Value, offset: int, initial: Samples) -> Value:
+        """The steps `offset` before; `initial` where there are none, for which the value has a border."""
+        place = self.read(value)
+        if initial.any():
+            place.array.kind = object()  # its border is not 0
+            cells = Value(1, abs(offset), value.channels, is_sequence=True)
+            begin = -offset if offset > 0 else value.columns
+            cells.place = replace(place, first=place.first + begin * place.column)
+            constant = np.broadcast_to(initial.ravel(), value.channels)
+            cells.step = {"kind": POINTWISE, "activation": NONE, "from": self._constant(constant)}
+            self._write(cells)
+        return self._view(value, replace(place, first=place.first - offset * place.column), value.channels)
+
+    def begin_loop(self, is_reverse: bool) -> None:
+        """What is written until `end_loop` is computed step by step, from the last one on if `is_reverse`."""
+        self._loop = {"kind": LOOP, "steps": self._length, "body": len(self._steps) + 1, "is_reverse": is_reverse}
+        self._steps.append(self._loop)
+
+    def end_loop(self) -> None:
+        """See `begin_loop`."""
+        assert self._loop is not None
+        self._loop["body"] = len(self._steps) - self._loop["body"]
+        del self._loop["is_reverse"]
+        self._loop = None
 
     # ---- the program
     def program(self, outputs: Sequence[tuple[Value, Shape]]) -> Program:
         """The written steps and those that the outputs need."""
-        places = [self.read(self.vector(value)) for value, _ in outputs]
+        places = [self.read(self._contiguous(value)) for value, _ in outputs]
         size = _allocate(self._steps, [place.array for place in places])
         steps = np.zeros(len(self._steps), STEP)
         steps["other"]["buffer"] = -1
@@ -264,10 +363,18 @@ class Writer:
             for name, item in step.items():
                 record[name] = _coordinates(item) if isinstance(item, _Place) else item
         constants = _aligned(np.concatenate([np.zeros(1, np.float32), *self._constants])[1:])
-        shapes = [(self._samples, *shape) for _, shape in outputs]
+        shapes = [(self._samples, *([v.columns] if v.is_sequence else []), *shape) for v, shape in outputs]
         firsts = [place.array.first + place.first for place in places]
         outputs_in_arena = list(zip(firsts, shapes, strict=True))
         return Program(self._native, steps, constants, (self._input_size, size), outputs_in_arena, self._kept)
+
+    def _contiguous(self, value: Value) -> Value:
+        """A value that lies as its array is returned."""
+        if not (value.is_vector or value.is_sequence):
+            return self.vector(value)
+        place, size = self.read(value), value.columns * value.channels
+        is_whole = place.array.size == self._samples * size and place.array.buffer == _ARENA
+        return value if is_whole else self._pointwise(value)
 
 
 class Program:
@@ -310,11 +417,13 @@ _ALL = (PRODUCT, LARGEST, MEAN, POINTWISE)
 class Operation(NamedTuple):
     """How a node is written. `write` takes a writer, and of each operand the value or the array of a constant.
 
-    `border`: how many cells above, below, left and right of its operand it reads.
+    `border`: how many cells above, below, left and right of its operand it reads. `of_steps`: of sequences, it computes
+    each step from that step of its operands.
     """
 
     write: Callable[..., Value]
     border: tuple[int, ...] = NO_BORDER
+    of_steps: bool = False
 
 
 def _vectors(columns: int, number: int) -> int:
@@ -360,29 +469,36 @@ def _two(windows: Sequence[Any]) -> Sequence[Any]:
 
 def _coordinates(place: _Place) -> tuple[int, ...]:
     array = place.array
-    return array.buffer, array.first + place.first, place.image, place.row, place.column, 0
+    return array.buffer, array.first + place.first, place.image, place.row, place.column, place.step
 
 
 def _allocate(steps: Sequence[Mapping[str, Any]], kept: Sequence[_Array]) -> int:
     """Give arrays of the arena their places, where those of others that are not read any more may be; its size."""
-    last: dict[_Array, int] = {}
+    arrays = [
+        list(dict.fromkeys(v.array for v in step.values() if isinstance(v, _Place) and v.array.buffer == _ARENA))
+        for step in steps
+    ]
+    last = {array: i for i, used in enumerate(arrays) for array in used}
     for i, step in enumerate(steps):
-        last.update({place.array: i for place in step.values() if isinstance(place, _Place)})
+        if step["kind"] == LOOP:  # each of its steps reads what those before it have written
+            end = i + step["body"]
+            last.update({array: max(last[array], end) for used in arrays[i + 1 : end + 1] for array in used})
     last.update(dict.fromkeys(kept, len(steps)))
-    size, free, placed = 0, {}, set()  # type: ignore[var-annotated]
-    for i, step in enumerate(steps):
-        arrays = {place.array for place in step.values() if isinstance(place, _Place)}
-        arrays = {array for array in arrays if array.buffer == _ARENA}
-        for array in arrays - placed:
+    size = 0
+    free: dict[Hashable, list[int]] = {}
+    placed: set[_Array] = set()
+    for i, used in enumerate(arrays):
+        for array in used:
+            if array in placed:
+                continue
             places = free.setdefault(array.kind, [])
             if places:
                 array.first = places.pop()
             else:
                 array.first, size = size, size + -(-array.size // 16) * 16
             placed.add(array)
-        for array in arrays:
-            if last[array] == i:
-                free.setdefault(array.kind, []).append(array.first)
+        for array in [array for array in placed if last[array] == i]:
+            free.setdefault(array.kind, []).append(array.first)
     return size
 
 

@@ -18,7 +18,8 @@ from ...graph.shape import is_known
 from ...graph.variable import Edge
 from ..native.library import library
 from ..native.program import NO_BORDER, Operation, Packed, Value, Writer
-from ..plan.parts import resolve
+from ..native.program import Program as NativeProgram
+from ..plan.parts import Loop, Part, inputs_of, resolve
 from ..plan.plan import Plan
 from ..xla.platform import platform
 
@@ -37,9 +38,10 @@ class FewRows:
     """
 
     def __init__(
-        self, fixed: Sequence[_Step], native: NativePart | None, steps: Sequence[_Step], outputs: Sequence[int]
+        self, rows: int, fixed: Sequence[_Step], native: NativePart | None, steps: Sequence[_Step],
+        outputs: Sequence[int],
     ) -> None:
-        self._fixed, self._native, self._steps, self._outputs = fixed, native, steps, outputs
+        self._rows, self._fixed, self._native, self._steps, self._outputs = rows, fixed, native, steps, outputs
         self._latest: tuple[Sequence[Any], Call | None] = (), None
 
     def latest(self, leaves: Sequence[Any]) -> Call | None:
@@ -64,7 +66,8 @@ class FewRows:
         with np.errstate(all="ignore"):
             for step in self._fixed:
                 constants.append(step(constants))
-        native = self._native.program(constants, {} if packed is None else packed) if self._native else _nothing
+        packed = {} if packed is None else packed
+        native = self._native.program(constants, packed, self._rows) if self._native else _nothing
         steps, outputs = self._steps, self._outputs
 
         def call(array: Samples) -> list[Samples]:
@@ -88,32 +91,66 @@ class NativePart:
     """
 
     def __init__(
-        self, operations: Mapping[Node, Operation], argument: Edge, constants: Mapping[Edge, int],
-        results: Sequence[Edge], rows: int,
+        self, operations: Mapping[Node, Operation], parts: Sequence[Part], argument: Edge,
+        constants: Mapping[Edge, int], results: Sequence[Edge],
     ) -> None:
         self.operations, self.results = operations, results
-        self._argument, self._constants, self._rows = argument, constants, rows
+        self._parts, self._argument, self._constants = parts, argument, constants
         self._readers = Counter([*(resolve(v) for node in operations for v in node.node_inputs), *results])
         self._borders: dict[Edge, tuple[int, ...]] = {}
         for node, operation in operations.items():
             for v in map(resolve, node.node_inputs):
                 self._borders[v] = tuple(map(max, self._borders.get(v, operation.border), operation.border))
 
-    def program(self, constants: Sequence[Samples], packed: Packed) -> Call:
-        """The computation with these constants."""
+    def program(
+        self, constants: Sequence[Samples], packed: Packed, samples: int, length: int | None = None
+    ) -> NativeProgram:
+        """The computation with these constants, for so many samples, or sequences of one length."""
         native = library()
         assert native is not None
-        writer = Writer(native, self._rows, packed)
-        values: dict[Edge, Value] = {self._argument: writer.input(prod(self._argument.shape))}
-        values[self._argument].border = self._borders.get(self._argument, NO_BORDER)
-        for node, operation in self.operations.items():
-            operands = map(resolve, node.node_inputs)
-            with np.errstate(all="ignore"):
-                value = operation.write(writer, *(values.get(v) or constants[self._constants[v]] for v in operands))
-            output = _output(node)
-            value.border, value.is_shared = self._borders.get(output, NO_BORDER), self._readers[output] > 1
-            values[output] = value
-        return writer.program([(values[v], v.shape) for v in self.results])
+        writer = Writer(native, samples, packed, length)
+        argument = writer.input(prod(self._argument.shape))
+        argument.border = self._border(self._argument)
+        values: dict[Edge, Value | Samples] = {v: constants[i] for v, i in self._constants.items()}
+        values[self._argument] = argument
+        with np.errstate(all="ignore"):
+            for part in self._parts:
+                if isinstance(part, Loop):
+                    self._write_loop(part, writer, values)
+                else:
+                    values[_output(part)] = self._written(part, writer, values)
+        return writer.program([(_value(values[v]), v.shape) for v in self.results])
+
+    def _border(self, v: Edge) -> tuple[int, ...]:
+        return self._borders.get(v, NO_BORDER)
+
+    def _written(self, node: Node, writer: Writer, values: Mapping[Edge, Value | Samples]) -> Value:
+        output = _output(node)
+        value = self.operations[node].write(writer, *(values[resolve(v)] for v in node.node_inputs))
+        return writer.finished(value, self._border(output), is_shared=self._readers[output] > 1)
+
+    def _write_loop(self, loop: Loop, writer: Writer, values: dict[Edge, Value | Samples]) -> None:
+        """The nodes of a loop; what its delays read has its place before."""
+        for v in inputs_of(loop):
+            if isinstance(value := values.get(v), Value):
+                writer.read(value)
+        reserved = {}
+        for delay in loop.delays:
+            x = resolve(delay.node_inputs[0])
+            values[x] = reserved[x] = writer.reserved(x.shape[0], self._border(x))
+            values[_output(delay)] = self._written(delay, writer, values)
+        writer.begin_loop(loop.reverse)
+        for node in loop.nodes:
+            value, output = self._written(node, writer, values), _output(node)
+            values[output] = writer.put(value, reserved[output]) if output in reserved else value
+        for v in loop.outputs:
+            writer.read(_value(values[v]))
+        writer.end_loop()
+
+
+def _value(value: Value | Samples) -> Value:
+    assert isinstance(value, Value)
+    return value
 
 
 def few_rows(plan: Plan, rows: int) -> FewRows | None:
@@ -122,6 +159,20 @@ def few_rows(plan: Plan, rows: int) -> FewRows | None:
         return None
     if len(set(plan.outputs)) < len(plan.outputs):
         return None
+    fixed, varying = constant_nodes(plan)
+    before = [*plan.leaves, *map(_output, fixed)]
+    native, constants = _native_part(plan, varying, before), constant_steps(plan)
+    rest = [node for node in varying if native is None or node not in native.operations]
+    order = [*before, plan.arguments[0], *(native.results if native else ()), *map(_output, rest)]
+    places = {v: i for i, v in enumerate(order)}
+    steps = [step for node in rest if (step := _step(node, rows, places, {*before})) is not None]
+    if constants is None or len(steps) < len(rest):
+        return None
+    return FewRows(rows, constants, native, steps, [places[v] for v in plan.outputs])
+
+
+def constant_nodes(plan: Plan) -> tuple[list[Node], list[Node]]:
+    """The nodes that follow from leaves alone, and the others."""
     constants: set[Edge] = {*plan.leaves}
     fixed, varying = [], []
     for node in plan.nodes:
@@ -130,19 +181,19 @@ def few_rows(plan: Plan, rows: int) -> FewRows | None:
             constants.update(node.node_outputs)
         else:
             varying.append(node)
-    before = [*plan.leaves, *map(_output, fixed)]
-    native = _native_part(plan, varying, before, rows)
-    operations = native.operations if native else {}
-    rest = [node for node in varying if node not in operations]
-    order = [*before, plan.arguments[0], *(native.results if native else ()), *map(_output, rest)]
-    places = {v: i for i, v in enumerate(order)}
-    steps = [step for node in (*fixed, *rest) if (step := _step(node, rows, places, constants)) is not None]
-    if len(steps) < len(fixed) + len(rest):
-        return None
-    return FewRows(steps[: len(fixed)], native, steps[len(fixed) :], [places[v] for v in plan.outputs])
+    return fixed, varying
 
 
-def _native_part(plan: Plan, nodes: Sequence[Node], constants: Sequence[Edge], rows: int) -> NativePart | None:
+def constant_steps(plan: Plan) -> list[_Step] | None:
+    """The computation of what follows from leaves alone; None if NumPy does not compute all of it."""
+    fixed, _ = constant_nodes(plan)
+    constants = [*plan.leaves, *map(_output, fixed)]
+    places = {v: i for i, v in enumerate(constants)}
+    steps = [step for node in fixed if (step := _step(node, 1, places, {*constants})) is not None]
+    return steps if len(steps) == len(fixed) else None
+
+
+def _native_part(plan: Plan, nodes: Sequence[Node], constants: Sequence[Edge]) -> NativePart | None:
     """The nodes that the library computes, from the first on; None if it was not built, or there is no product."""
     if library() is None:
         return None
@@ -150,16 +201,23 @@ def _native_part(plan: Plan, nodes: Sequence[Node], constants: Sequence[Edge], r
     known, operations = {*constants, *plan.arguments}, {}
     for node in nodes:
         operands = [resolve(v) for v in node.node_inputs]
-        edges = [*operands, _output(node)]
-        if known.issuperset(operands) and all(v.dtype is np.float32 and is_known(v.shape) for v in edges):
-            operation = node.primitive.by_steps(node)
-            if operation is not None:
-                operations[node] = operation
-                known.update(node.node_outputs)
+        operation = native_operation(node) if known.issuperset(operands) else None
+        if operation is not None:
+            operations[node] = operation
+            known.update(node.node_outputs)
     if all(node.primitive.weight_operand is None for node in operations):
         return None
     read = {resolve(v) for node in nodes if node not in operations for v in node.node_inputs} | {*plan.outputs}
-    return NativePart(operations, plan.arguments[0], places, [v for v in map(_output, operations) if v in read], rows)
+    results = [v for v in map(_output, operations) if v in read]
+    return NativePart(operations, [*operations], plan.arguments[0], places, results)
+
+
+def native_operation(node: Node) -> Operation | None:
+    """How the library computes a node; None if it does not."""
+    edges = [*map(resolve, node.node_inputs), _output(node)]
+    if not all(v.dtype is np.float32 and is_known(v.shape) for v in edges):
+        return None
+    return node.primitive.by_steps(node)
 
 
 def _output(node: Node) -> Edge:
@@ -187,4 +245,4 @@ def _applied(compute: Callable[..., Samples], places: Sequence[int]) -> _Step:
     return lambda computed: compute(*(computed[i] for i in places))
 
 
-__all__ = ["MOST_ROWS", "FewRows", "few_rows"]
+__all__ = ["MOST_ROWS", "Call", "FewRows", "NativePart", "few_rows"]

@@ -16,6 +16,7 @@ from ..native.program import Packed
 from .direct import Bindings
 from .evaluation import evaluation_body
 from .few_rows import few_rows
+from .few_sequences import FewSequences
 from .fixed_leaves import FixedLeaves, FixedLeavesProgram
 from .minibatch import Feeds, PackedMinibatch, arguments_in_order
 from .program import Program
@@ -43,6 +44,7 @@ class Prediction:
         self.leaves = FixedLeaves(leaf_arrays(self.plan))
         self._bindings = Bindings(self.plan)
         self._packed_weights: Packed = {}
+        self._few_sequences = FewSequences(self.plan, self.leaves, self._packed_weights)
         self._streams, self._drawing = Memory().streams, threading.Lock()
 
     def __call__(self, feeds: Feeds, memory: Memory | None = None) -> list[Any]:
@@ -72,6 +74,8 @@ class Prediction:
     def _by_sizes(self, feeds: Feeds) -> list[Any] | None:
         """The outputs by what is bound to the sizes of the data; None if nothing is."""
         fed = arguments_in_order(self.plan, feeds)
+        if (values := self._few_sequences(fed)) is not None:
+            return values
         bound = self._bindings.get(fed)
         minibatch = None if bound is None else bound.packed(fed)
         if bound is None or minibatch is None:

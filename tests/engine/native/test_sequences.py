@@ -1,0 +1,111 @@
+"""Recurrent networks for a few sequences that the library in C computes are those that XLA computes."""
+
+import numpy as np
+import pytest
+
+import cntkjax as C
+from cntkjax.engine.run import few_rows as few_rows_module
+from cntkjax.engine.run import few_sequences as few_sequences_module
+from cntkjax.engine.run.few_sequences import MOST_STEPS
+
+RNG = np.random.default_rng(8)
+dense, recurrence, Sequential = C.layers.Dense, C.layers.Recurrence, C.layers.Sequential
+
+
+@pytest.fixture
+def use_native(native, monkeypatch):
+    """Predictors use this library, with two threads."""
+    monkeypatch.setattr(few_rows_module, "library", lambda: native)
+    monkeypatch.setattr(few_sequences_module, "library", lambda: native)
+    monkeypatch.setattr("cntkjax.engine.native.program.threads", lambda: 2)
+
+
+def of_sequences(*layers, size=5):
+    return Sequential([*layers])(C.sequence.input_variable(size))
+
+
+def both_directions(x):
+    return C.splice(recurrence(C.layers.LSTM(6))(x), recurrence(C.layers.LSTM(6), go_backwards=True)(x))
+
+
+def shifted(x):
+    return C.splice(x, C.sequence.past_value(x, 0.3), C.sequence.future_value(C.relu(x), time_step=2))
+
+
+def two_steps_before(x):
+    state = C.placeholder()
+    h = C.tanh(dense(5)(x) + 0.5 * C.sequence.past_value(state, C.constant(0.1), time_step=2))
+    return h.replace_placeholders({state: h.output})
+
+
+NETWORKS = {
+    "tagger": of_sequences(recurrence(C.layers.LSTM(20)), dense(7)),
+    "two layers": of_sequences(dense(4), recurrence(C.layers.LSTM(20)), C.layers.Dropout(0.5),
+                               recurrence(C.layers.LSTM(3))),
+    "backwards": of_sequences(recurrence(C.layers.LSTM(9), go_backwards=True), dense(7, activation=C.sigmoid)),
+    "both directions": of_sequences(both_directions, dense(3)),
+    "GRU": of_sequences(recurrence(C.layers.GRU(18))),
+    "plain recurrence": of_sequences(recurrence(C.layers.RNNStep(5, activation=C.relu))),
+    "peepholes, stabilizers": of_sequences(
+        C.layers.Stabilizer(), recurrence(C.layers.LSTM(6, use_peepholes=True, enable_self_stabilization=True))),
+    "the last step": of_sequences(C.layers.Fold(C.layers.LSTM(8)), dense(3, activation=C.tanh)),
+    "initial state": of_sequences(recurrence(C.layers.LSTM(6), initial_state=0.1)),
+    "initial vector": of_sequences(recurrence(C.layers.RNNStep(4), initial_state=C.parameter(4, init=C.normal(1)))),
+    "shifted": of_sequences(dense(4), shifted, recurrence(C.layers.GRU(3))),
+    "two steps before": of_sequences(two_steps_before),
+    "no loop": of_sequences(dense(20, activation=C.relu), lambda h: 2 - h * h, dense(3)),
+    "several outputs": C.combine([
+        *(h := of_sequences(recurrence(C.layers.GRU(4)))).outputs, *C.sequence.last(h).outputs, *dense(2)(h).outputs]),
+}
+
+
+def answers(values):
+    return [*values.values()] if isinstance(values, dict) else [values]
+
+
+@pytest.mark.parametrize("count, length", [(1, 1), (1, 7), (3, 4)])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_numbers_are_those_of_xla(name, count, length, use_native):
+    f = NETWORKS[name]
+    data = RNG.standard_normal((count, length, 5)).astype(np.float32)
+    predict = C.Predictor(f)
+    for sequences in (data, -data):  # states do not stay
+        values, expected = answers(predict([*sequences])), answers(f.eval([*sequences]))
+        for value, exact in zip(values, expected, strict=True):
+            assert type(value) is type(exact)
+            np.testing.assert_allclose(np.array(value), np.array(exact), rtol=0, atol=2e-6)
+    assert len(predict._program.program.executables) == 0
+
+
+def test_sequences_of_several_lengths_or_many_steps_are_left_to_xla(use_native):
+    f = NETWORKS["tagger"]
+    predict = C.Predictor(f)
+    for lengths in ([3, 5], [MOST_STEPS + 1]):
+        data = [RNG.standard_normal((n, 5)).astype(np.float32) for n in lengths]
+        for value, expected in zip(predict(data), f.eval(data), strict=True):
+            np.testing.assert_allclose(value, expected, rtol=0, atol=2e-6)
+    assert len(predict._program.program.executables) == 2
+
+
+def test_a_stream_carries_its_state(use_native):
+    f = NETWORKS["tagger"]
+    predict, data = C.Predictor(f), RNG.standard_normal((6, 5)).astype(np.float32)
+    whole, step = predict([data])[0], predict.stream()
+    np.testing.assert_allclose(np.concatenate([step(part)[0] for part in np.split(data, 3)]), whole, rtol=0, atol=2e-6)
+
+
+def test_answers_of_one_call_stay_when_others_follow(use_native):
+    predict, data = C.Predictor(NETWORKS["tagger"]), RNG.standard_normal((2, 4, 5)).astype(np.float32)
+    first = predict([data[0]])[0]
+    copy = first.copy()
+    predict([data[1]])
+    np.testing.assert_array_equal(first, copy)
+
+
+@pytest.mark.parametrize("f", [
+    C.layers.Fold(C.layers.LSTM(3), go_backwards=True)(C.sequence.input_variable(5)),
+    recurrence(C.layers.LSTM(3))(C.layers.Embedding(4)(C.sequence.input_variable(5, is_sparse=True))),
+    C.sequence.reduce_sum(C.sequence.input_variable(5)),
+], ids=["the first step", "sparse", "sums over steps"])
+def test_other_networks_are_left_to_xla(f, use_native):
+    assert C.Predictor(f)._program._few_sequences._native is None
