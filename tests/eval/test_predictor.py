@@ -106,6 +106,7 @@ def test_several_inputs_and_chosen_outputs():
 
 def test_warm_compiles_what_requests_need(monkeypatch):
     monkeypatch.setattr("cntkjax.engine.run.few_rows.library", lambda: None)
+    monkeypatch.setattr("cntkjax.engine.run.few_sequences.library", lambda: None)
     predict = C.Predictor(images())
     predict.warm(batch=[1, 8])
     program = predict._program.program

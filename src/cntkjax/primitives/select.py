@@ -133,7 +133,8 @@ class Splice(Primitive):
 
     def by_steps(self, node: Node) -> Operation | None:
         """Of vectors with dynamic axes."""
-        if not all(v.dynamic_axes and len(v.shape) == 1 for v in node.node_inputs) or len(node.node_outputs[0].shape) > 1:
+        are_vectors = all(v.dynamic_axes and len(v.shape) == 1 for v in node.node_inputs)
+        if not are_vectors or len(node.node_outputs[0].shape) > 1:
             return None
         return Operation(lambda writer, *values: writer.joined(values), of_steps=True)
 

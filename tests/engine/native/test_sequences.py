@@ -59,6 +59,11 @@ NETWORKS = {
 }
 
 
+def feeds(f, lengths):
+    data = [np.zeros((n, 5), np.float32) for n in lengths]
+    return [*f._feeds(data, f.outputs).values()]
+
+
 def answers(values):
     return [*values.values()] if isinstance(values, dict) else [values]
 
@@ -69,22 +74,23 @@ def test_the_numbers_are_those_of_xla(name, count, length, use_native):
     f = NETWORKS[name]
     data = RNG.standard_normal((count, length, 5)).astype(np.float32)
     predict = C.Predictor(f)
+    executables = len(predict._program.program.executables)  # of predictors of this structure
     for sequences in (data, -data):  # states do not stay
         values, expected = answers(predict([*sequences])), answers(f.eval([*sequences]))
         for value, exact in zip(values, expected, strict=True):
             assert type(value) is type(exact)
             np.testing.assert_allclose(np.array(value), np.array(exact), rtol=0, atol=2e-6)
-    assert len(predict._program.program.executables) == 0
+    assert len(predict._program.program.executables) == executables
 
 
 def test_sequences_of_several_lengths_or_many_steps_are_left_to_xla(use_native):
     f = NETWORKS["tagger"]
     predict = C.Predictor(f)
     for lengths in ([3, 5], [MOST_STEPS + 1]):
+        assert predict._program._few_sequences(feeds(f, lengths)) is None
         data = [RNG.standard_normal((n, 5)).astype(np.float32) for n in lengths]
         for value, expected in zip(predict(data), f.eval(data), strict=True):
             np.testing.assert_allclose(value, expected, rtol=0, atol=2e-6)
-    assert len(predict._program.program.executables) == 2
 
 
 def test_a_stream_carries_its_state(use_native):
