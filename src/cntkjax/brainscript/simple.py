@@ -18,7 +18,7 @@ from .simple_recurrent import KINDS, recurrent_network
 KEYS = (
     "initValueScale", "layerTypes", "uniformInit", "applyMeanVarNorm", "addDropoutNodes", "layerSizes", "needPrior",
     "trainingCriterion", "evalCriterion", "lookupTableOrder", "recurrentLayer", "defaultHiddenActivity", "rnnType",
-    "randomSeedOffset", "initBias", "addPrior", "vocabSize", "nbrClass",
+    "randomSeedOffset", "initBias", "addPrior", "vocabSize", "nbrClass", "initOnCPUOnly",
 )
 
 class _Builder(Nodes):
