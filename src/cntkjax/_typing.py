@@ -59,9 +59,10 @@ class Fix(str):
 FileName: TypeAlias = str | os.PathLike[str]
 Measured: TypeAlias = Annotated[float, NaN()]
 Count: TypeAlias = Annotated[int, Bounds(1)]
+Limit: TypeAlias = Annotated[int, Bounds(0)]
 Seed: TypeAlias = Annotated[int, Bounds(0, 2**64 - 1)]
 
 __all__ = [
     "AnyArray", "Array", "ArrayLike", "Attributes", "Bounds", "Count", "DTypeLike", "ElementType", "FileName", "Fix",
-    "Measured", "NaN", "PyTree", "Seed", "Shape", "ShapeLike",
+    "Limit", "Measured", "NaN", "PyTree", "Seed", "Shape", "ShapeLike",
 ]

@@ -147,3 +147,12 @@ def test_streams_may_have_the_names_of_methods_of_a_dict(ctf):
     source = MinibatchSource(ctf("|keys 1 |values 2\n", keys=1, values=1), max_sweeps=1)
     minibatch = source.next_minibatch(1)
     assert [minibatch[s].asarray().item() for s in (source.streams.keys, source.streams.values)] == [1, 2]
+
+
+@pytest.mark.parametrize("option", [
+    "max_samples", "max_sweeps", "randomization_window_in_chunks", "randomization_window_in_samples",
+    "truncation_length", "randomization_seed",
+])
+def test_limits_are_not_negative(ctf, option):
+    with pytest.raises(ValueError, match=f"{option} = -1 is not possible"):
+        MinibatchSource(ctf("|x 1\n", x=1), **{option: -1})

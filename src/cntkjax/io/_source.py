@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .._typing import Limit, Seed
 from ..device import DeviceDescriptor
 from ..engine.data.ragged import Ragged
 from ..graph.arguments import public
@@ -74,15 +75,15 @@ class MinibatchSource(BaseSource):
     def __init__(
         self,
         deserializers: Description | Sequence[Description],
-        max_samples: int = INFINITELY_REPEAT,
-        max_sweeps: int = INFINITELY_REPEAT,
-        randomization_window_in_chunks: int = DEFAULT_RANDOMIZATION_WINDOW_IN_CHUNKS,
-        randomization_window_in_samples: int = 0,
-        randomization_seed: int = 0,
+        max_samples: Limit = INFINITELY_REPEAT,
+        max_sweeps: Limit = INFINITELY_REPEAT,
+        randomization_window_in_chunks: Limit = DEFAULT_RANDOMIZATION_WINDOW_IN_CHUNKS,
+        randomization_window_in_samples: Limit = 0,
+        randomization_seed: Seed = 0,
         trace_level: TraceLevel | int = get_trace_level(),
         multithreaded_deserializer: bool | None = None,
         frame_mode: bool = False,
-        truncation_length: int = 0,
+        truncation_length: Limit = 0,
         randomize: bool = True,
         max_errors: int = 0,
     ) -> None:
