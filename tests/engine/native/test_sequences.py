@@ -1,5 +1,7 @@
 """Recurrent networks for a few sequences that the library in C computes are those that XLA computes."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -32,6 +34,12 @@ def shifted(x):
     return C.splice(x, C.sequence.past_value(x, 0.3), C.sequence.future_value(C.relu(x), time_step=2))
 
 
+def several_delays(x):
+    past, future = C.sequence.past_value, C.sequence.future_value
+    return C.splice(past(x, 0.3), past(x), future(x), past(x, 0.3), past(x, C.constant(-0.2), time_step=2),
+                    past(x, 0.3, time_step=2))
+
+
 def two_steps_before(x):
     state = C.placeholder()
     h = C.tanh(dense(5)(x) + 0.5 * C.sequence.past_value(state, C.constant(0.1), time_step=2))
@@ -52,6 +60,9 @@ NETWORKS = {
     "initial state": of_sequences(recurrence(C.layers.LSTM(6), initial_state=0.1)),
     "initial vector": of_sequences(recurrence(C.layers.RNNStep(4), initial_state=C.parameter(4, init=C.normal(1)))),
     "shifted": of_sequences(dense(4), shifted, recurrence(C.layers.GRU(3))),
+    "several delays": of_sequences(dense(4), several_delays, lambda h: h * h),
+    "a state delayed once more": of_sequences(
+        recurrence(C.layers.RNNStep(4), initial_state=0.1), lambda h: h + C.sequence.past_value(h, 0.7)),
     "two steps before": of_sequences(two_steps_before),
     "no loop": of_sequences(dense(20, activation=C.relu), lambda h: 2 - h * h, dense(3)),
     "several outputs": C.combine([
@@ -64,6 +75,13 @@ def feeds(f, lengths):
     return [*f._feeds(data, f.outputs).values()]
 
 
+@cache
+def by_xla(name, count, length):
+    """Two lists of sequences, and the outputs for them: states do not stay."""
+    f, data = NETWORKS[name], RNG.standard_normal((count, length, 5)).astype(np.float32)
+    return [(sequences, answers(f.eval([*sequences]))) for sequences in (data, -data)]
+
+
 def answers(values):
     return [*values.values()] if isinstance(values, dict) else [values]
 
@@ -71,13 +89,10 @@ def answers(values):
 @pytest.mark.parametrize("count, length", [(1, 1), (1, 7), (3, 4)])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_numbers_are_those_of_xla(name, count, length, use_native):
-    f = NETWORKS[name]
-    data = RNG.standard_normal((count, length, 5)).astype(np.float32)
-    predict = C.Predictor(f)
+    predict = C.Predictor(NETWORKS[name])
     executables = len(predict._program.program.executables)  # of predictors of this structure
-    for sequences in (data, -data):  # states do not stay
-        values, expected = answers(predict([*sequences])), answers(f.eval([*sequences]))
-        for value, exact in zip(values, expected, strict=True):
+    for sequences, expected in by_xla(name, count, length):
+        for value, exact in zip(answers(predict([*sequences])), expected, strict=True):
             assert type(value) is type(exact)
             np.testing.assert_allclose(np.array(value), np.array(exact), rtol=0, atol=2e-6)
     assert len(predict._program.program.executables) == executables

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,7 @@ class Library:
     """`width`: floats of a vector. `run`: takes addresses and numbers as `cntkjax_steps_run` does."""
 
     width: int
-    run: Callable[[int, int, int, int], None]
+    run: Callable[[int, int, Any, int], None]
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable, Hashable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -16,6 +17,7 @@ from .library import COPY, LARGEST, LOOP, MEAN, NONE, POINTWISE, PRODUCT, STEP, 
 Samples: TypeAlias = "np.ndarray[Any, Any]"
 Packed: TypeAlias = MutableMapping[Hashable, Samples]  # weights in the order in which they are read
 _ALIGNMENT = 64  # bytes, of a cache line
+_MOST_KEPT = 1 << 24  # numbers
 _INPUT, _ARENA, _CONSTANTS = range(3)  # buffers of a call
 NO_BORDER = 0, 0, 0, 0
 
@@ -24,13 +26,16 @@ NO_BORDER = 0, 0, 0, 0
 class _Array:
     """Numbers of a call: `first` is their place in a buffer, for those of the arena known at last.
 
-    Arrays of equal `kind` may lie in one place, one after the other; their borders stay 0.
+    Arrays of equal `kind` may lie in one place, one after the other. That has the size of their images with `border`,
+    which is set to 0 before the first step.
     """
 
     buffer: int
     size: int
-    kind: Hashable = None
+    kind: Any = None
     first: int = 0
+    border: tuple[int, ...] = NO_BORDER
+    initial: list[float] | None = None  # what delays read in the border
 
 
 @dataclass(frozen=True)
@@ -119,6 +124,7 @@ class Writer:
         height, width = value.rows + above + below, value.columns + left + right
         row, image = width * value.channels, height * width * value.channels
         array = _Array(_ARENA, self._samples * image, (height, width, value.channels, value.border))
+        array.border = value.border
         return _Place(array, above * row + left * value.channels, image, row, value.channels)
 
     def _write(self, value: Value) -> None:
@@ -329,15 +335,20 @@ class Writer:
 
     def delayed(self, value: Value, offset: int, initial: Samples) -> Value:
         """The steps `offset` before; `initial` where there are none, for which the value has a border."""
-        place = self.read(value)
-        if initial.any():
-            place.array.kind = object()  # its border is not 0
+        place, state = self.read(value), [offset, *initial.ravel().tolist()] if initial.any() else []
+        if place.array.initial not in (None, state):  # another delay needs another border
+            copy = self._pointwise(value)
+            copy.border = value.border
+            return self.delayed(copy, offset, initial)
+        if initial.any() and place.array.initial is None:
+            place.array.kind = (*place.array.kind, object())  # its border is not 0
             cells = Value(1, abs(offset), value.channels, is_sequence=True)
             begin = -offset if offset > 0 else value.columns
             cells.place = replace(place, first=place.first + begin * place.column)
             constant = np.broadcast_to(initial.ravel(), value.channels)
             cells.step = {"kind": POINTWISE, "activation": NONE, "from": self._constant(constant)}
             self._write(cells)
+        place.array.initial = state
         return self._view(value, replace(place, first=place.first - offset * place.column), value.channels)
 
     def begin_loop(self, is_reverse: bool) -> None:
@@ -357,9 +368,10 @@ class Writer:
         """The written steps and those that the outputs need."""
         places = [self.read(self._contiguous(value)) for value, _ in outputs]
         size = _allocate(self._steps, [place.array for place in places])
-        steps = np.zeros(len(self._steps), STEP)
+        written = [*self._cleared_borders(), *self._steps]
+        steps = np.zeros(len(written), STEP)
         steps["other"]["buffer"] = -1
-        for record, step in zip(steps, self._steps, strict=True):
+        for record, step in zip(steps, written, strict=True):
             for name, item in step.items():
                 record[name] = _coordinates(item) if isinstance(item, _Place) else item
         constants = _aligned(np.concatenate([np.zeros(1, np.float32), *self._constants])[1:])
@@ -367,6 +379,27 @@ class Writer:
         firsts = [place.array.first + place.first for place in places]
         outputs_in_arena = list(zip(firsts, shapes, strict=True))
         return Program(self._native, steps, constants, (self._input_size, size), outputs_in_arena, self._kept)
+
+    def _cleared_borders(self) -> list[dict[str, Any]]:
+        """Steps that set the borders of arrays to 0, once for those that lie in one place."""
+        arrays = (v.array for step in self._steps for v in step.values() if isinstance(v, _Place))
+        steps = []
+        for array in {(array.first, array.kind): array for array in arrays}.values():
+            if array.buffer != _ARENA or not any(array.border):
+                continue
+            above, below, left, right = array.border
+            height, width, channels = array.kind[:3]
+            row, zero = width * channels, self._constant(np.zeros(channels, np.float32))
+            for first_row, rows, first_column, columns in (
+                (0, above, 0, width), (height - below, below, 0, width),
+                (above, height - above - below, 0, left), (above, height - above - below, width - right, right),
+            ):
+                place = _Place(array, first_row * row + first_column * channels, height * row, row, channels)
+                steps.append({
+                    "kind": POINTWISE, "images": self._samples, "rows": rows, "columns": columns, "channels": channels,
+                    "from": zero, "to": place,
+                })
+        return [step for step in steps if step["rows"] and step["columns"]]
 
     def _contiguous(self, value: Value) -> Value:
         """A value that lies as its array is returned."""
@@ -385,32 +418,37 @@ class Program:
         outputs: Sequence[tuple[int, Shape]], kept: Sequence[Samples],
     ) -> None:
         self._steps, self._constants, self._kept = steps, constants, kept
-        self._input_bytes, self._arena_size, self._outputs = 4 * sizes[0], sizes[1], outputs
+        self._input_bytes, self._arena_size = 4 * sizes[0], sizes[1]
+        self._outputs = [(first, prod(shape), shape) for first, shape in outputs]
         self._run, self._address, self._number, self._threads = native.run, steps.ctypes.data, len(steps), threads()
-        self._arenas: list[tuple[Any, list[Samples]]] = []  # those that no call uses
 
     def __call__(self, samples: Samples) -> list[Samples]:
         """Shapes: float32 samples [batch, *shape], contiguous -> arrays [batch, *shape of the output] of their own."""
         if samples.nbytes != self._input_bytes or not samples.flags.c_contiguous:
             raise ValueError(f"these steps are for {self._input_bytes} contiguous bytes, not for {samples.shape}")
-        try:
-            arena = self._arenas.pop()
-        except IndexError:
-            arena = self._new_arena()
-        buffers, outputs = arena
-        buffers[_INPUT] = samples.ctypes.data
+        arena = _ARENAS.of_size(self._arena_size)
+        buffers = (ctypes.c_void_p * 3)(samples.ctypes.data, arena.ctypes.data, self._constants.ctypes.data)
         self._run(self._address, self._number, buffers, self._threads)
-        results = [array.copy() for array in outputs]
-        self._arenas.append(arena)
-        return results
-
-    def _new_arena(self) -> tuple[Any, list[Samples]]:
-        """The addresses of buffers, and the arrays of the outputs in them."""
-        arena = _aligned(np.zeros(self._arena_size, np.float32))
-        buffers = (ctypes.c_void_p * 3)(0, arena.ctypes.data, self._constants.ctypes.data)
-        return buffers, [arena[first : first + prod(shape)].reshape(shape) for first, shape in self._outputs]
+        return [arena[first : first + size].reshape(shape).copy() for first, size, shape in self._outputs]
 
 
+class _Arenas(threading.local):
+    """Memory for a call, of each thread; what was in it before is still there."""
+
+    def __init__(self) -> None:
+        self._arena = np.empty(0, np.float32)
+
+    def of_size(self, size: int) -> Samples:
+        """At least so many numbers; they are kept until more are needed, unless they are many."""
+        if size <= len(self._arena):
+            return self._arena
+        arena = _aligned(np.empty(size, np.float32))
+        if size <= _MOST_KEPT:
+            self._arena = arena
+        return arena
+
+
+_ARENAS = _Arenas()
 _ALL = (PRODUCT, LARGEST, MEAN, POINTWISE)
 
 

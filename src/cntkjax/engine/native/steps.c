@@ -15,6 +15,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
@@ -395,13 +396,18 @@ static void forget_threads(void) { /* in the child of a fork, which has none of 
 }
 
 static void start_threads(int threads) {
+    if (pool_.threads >= threads || pool_.threads >= MOST_THREADS) return;
     if (!pool_.listens_for_forks) pool_.listens_for_forks = !pthread_atfork(NULL, NULL, forget_threads);
+    sigset_t all, before; /* signals are for Python's threads */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     while (pool_.threads < threads && pool_.threads < MOST_THREADS) {
         pthread_t thread;
-        if (pthread_create(&thread, NULL, help, (void *)(intptr_t)pool_.threads)) return;
+        if (pthread_create(&thread, NULL, help, (void *)(intptr_t)pool_.threads)) break;
         pthread_detach(thread);
         pool_.threads++;
     }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 static void share_out(const Step *step, const Call *call, int64_t count) {
