@@ -308,7 +308,8 @@ def learned_bias(folder):
     (["Train=[action=createLabelMap;section=Test]"], "the labels of CNTKTextFormatReader have no names in the data"),
     (["Train=[action=adapt]"], "adapt is not supported: build the network with BS.Network.Load and CloneFunction"),
     (["reader=[readerType=LibSVMBinaryReader]"], "LibSVMBinaryReader is not supported: convert the data to CNTK's"),
-    (["reader=[input=[features=[dim=x]]]"], "dim is a whole number, not 'x'"),
+    (["reader=[input=[features=[dim=x]]]"], "dim is a whole number of at least 1, not 'x'"),
+    (["reader=[input=[features=[dim=-1]]]"], "dim is a whole number of at least 1, not '-1'"),
     (["reader=[input=[features=[dim=3]]]"], "the reader's features have 3 values a sample, but the network's input "
      "features has 2"),
     (["command=Test"], "there is no model"),

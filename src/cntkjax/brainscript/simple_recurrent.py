@@ -67,7 +67,7 @@ class _Recurrent(Nodes):
 
     def lstms(self, x: NetNode, sizes: Sequence[int]) -> NetNode:
         """An embedding of words, and layers of LSTM units."""
-        order = max(self.block.integer("lookupTableOrder", 1), 1)
+        order = self.block.size("lookupTableOrder", 1)
         if sizes[0] % order:
             raise ConfigError(f"layerSizes begins with {sizes[0]}, which is no multiple of lookupTableOrder = {order}")
         x = self.node("LookupTable", "LookupTable", self.weight("E0", sizes[1], sizes[0] // order), x)
@@ -102,7 +102,7 @@ class _Recurrent(Nodes):
         """The same, for the softmax over classes of words and the words of a class."""
         labels = self.node("InputValue", "labels", shape=[4])
         weight = self.weight(f"W{len(sizes) - 2}", sizes[-2], sizes[-1])
-        groups = self.weight("WeightForClassPostProb", self.block.integer("nbrClass"), sizes[-2])
+        groups = self.weight("WeightForClassPostProb", self.block.size("nbrClass"), sizes[-2])
         group = self.node("Times", "ClassPostProb", groups, last)
         loss = self.node(CLASS_BASED, "TrainNodeClassBasedCrossEntropy", labels, last, weight, group)
         return labels, loss, [loss, self.node("TransposeTimes", "outputs", weight, last)]

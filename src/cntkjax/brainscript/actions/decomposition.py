@@ -28,7 +28,7 @@ def decompose(command: Command) -> None:
     Each factor has the square roots of the singular values.
     """
     block, network = command.block, load_network(command.model_path)
-    aligned = block.integer("AlignedSize", _ALIGNED)
+    aligned = block.size("AlignedSize", _ALIGNED)
     factors: dict[Any, Any] = {}
     for expression, ratio in _groups(command):
         command.log.line(f"ParameterSVD: start to process group with KeepRatio={ratio:.2f}")

@@ -31,7 +31,7 @@ def normalization_statistics(command: Command) -> None:
     for name in sorted(names, key=lambda each: (len(names.intersection(network.reached([each]))), each)):  # by depth
         source = open_reader(command.reader, shuffled=False, piece=minibatch_size(block), log=command.log)
         node: Any = network.nodes[name].owner
-        _estimate(node, source, minibatch_size(block), block.integer("itersPerNode", _ITERATIONS))
+        _estimate(node, source, minibatch_size(block), block.size("itersPerNode", _ITERATIONS))
         command.log.line(f"Estimated the statistics of {name}")
     command.save(network, f"{command.model_path}.PBN")
 

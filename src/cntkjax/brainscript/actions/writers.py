@@ -44,7 +44,7 @@ class _FeatureWriter:
     """A HTK file for each utterance, whose names scpFile lists. Frames that come one by one are put together."""
 
     def __init__(self, block: Block, reader: Block, stack: ExitStack) -> None:
-        self._block, self._dim = block, block.integer("dim")
+        self._block, self._dim = block, block.size("dim")
         lines = block.content("scpFile").split("\n")
         self._files = iter([line.strip().rpartition("=")[2].partition("[")[0] for line in lines if line.strip()])
         self._lengths, self._rows = utterance_lengths(reader), np.zeros((0, self._dim), np.float32)

@@ -6,6 +6,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TypeVar
@@ -237,6 +238,10 @@ class Block:
         """A whole number. Errors: ConfigError for another value, or if there is none and no default."""
         return self._converted(name, default, lambda value: int(_number(value, name, whole=True)))
 
+    def size(self, name: str, default: int | None = None) -> int:
+        """A whole number of at least 1. Errors: as `integer`."""
+        return self._converted(name, default, lambda value: int(_number(value, name, whole=True, least=1)))
+
     def number(self, name: str, default: float) -> float:
         """A number. Errors: ConfigError for another value."""
         return self._converted(name, default, lambda value: _number(value, name, whole=False))
@@ -290,16 +295,14 @@ def _choice(text: Text, name: str, choices: Iterable[str]) -> str:
     raise text.at(0).unknown(f"{name} is one of {', '.join(choices)}", content, choices)
 
 
-def _number(text: Text, name: str, whole: bool) -> float:
+def _number(text: Text, name: str, whole: bool, least: float = -math.inf) -> float:
     content = unquoted(text)
-    kind = "a whole number" if whole else "a number"
-    try:
+    with suppress(ValueError):
         value = float(content.replace("1#INF", "inf"))
-    except ValueError:
-        raise text.at(0).error(f"{name} is {kind}, not {content!r}") from None
-    if whole and (not math.isfinite(value) or value != int(value)):
-        raise text.at(0).error(f"{name} is {kind}, not {content!r}")
-    return value
+        if value >= least and (value.is_integer() or not whole):
+            return value
+    limit = f" of at least {least}" if math.isfinite(least) else ""
+    raise text.at(0).error(f"{name} is {'a whole number' if whole else 'a number'}{limit}, not {content!r}")
 
 
 __all__ = ["FILES_ARE_READ", "Block"]

@@ -29,7 +29,7 @@ def image_deserializer(block: Block) -> Sequence[Any]:
 def _streams(streams: Iterable[Block], steps: Callable[[Block], list[Any]]) -> StreamDefs:
     """Labels, and images with their transforms."""
     return StreamDefs(**{
-        each.name: StreamDef(field="label", shape=each.integer("labelDim")) if "labelDim" in each else
+        each.name: StreamDef(field="label", shape=each.size("labelDim")) if "labelDim" in each else
         StreamDef(field="image", transforms=steps(each), defines_mb_size=each.flag("definesMBSize", False))
         for each in streams
     })
@@ -66,7 +66,7 @@ def _ratio(block: Block, *names: str) -> Any:
 def _scale(block: Block) -> Any:
     kind = block.text("interpolations", "linear").split(":")[0].lower()
     return transforms.scale(
-        block.integer("width"), block.integer("height"), block.integer("channels"),
+        block.size("width"), block.size("height"), block.size("channels"),
         kind if kind in _INTERPOLATIONS else "linear", block.text("scaleMode", "fill").lower(),
         block.integer("padValue", -1),
     )

@@ -57,7 +57,7 @@ def _deserializer(stream: Block) -> list[Any]:
 def features(stream: Block) -> Any:
     """Features, with as many frames beside each as ``dim`` has room for."""
     script = stream.existing_file("scpFile" if "scpFile" in stream else "file")
-    width, folder = stream.integer("dim"), stream.file("prefixPathInSCP", "")
+    width, folder = stream.size("dim"), stream.file("prefixPathInSCP", "")
     size = _frame_size(script, folder)
     if "contextWindow" in stream:
         left, *more = stream.integers("contextWindow")
@@ -100,7 +100,7 @@ def labels(stream: Block) -> Any:
     if key == "mlfFileList" and len(listed) == 1:  # a file that lists them
         content = Path(listed[0]).read_text(encoding="utf-8-sig")
         listed = [line.strip() for line in content.splitlines() if line.strip()]
-    dim = stream.integer("labelDim") if "labelDim" in stream else stream.integer("dim")
+    dim = stream.size("labelDim") if "labelDim" in stream else stream.size("dim")
     definition = StreamDef(shape=dim, mlf=listed, defines_mb_size=stream.flag("definesMBSize", False))
     found = HTKMLFDeserializer(
         stream.file("labelMappingFile", ""), StreamDefs(**{stream.name: definition}),

@@ -18,13 +18,11 @@ def text_deserializer(block: Block) -> Sequence[Any]:
     """The deserializer of a file in CNTK's text format."""
     description = CTFDeserializer(block.existing_file("file"), {
         name: StreamDef(
-            field=alias, shape=stream.integer("dim"), defines_mb_size=stream.flag("definesMBSize", False),
+            field=alias, shape=stream.size("dim"), defines_mb_size=stream.flag("definesMBSize", False),
             is_sparse=stream.choice("format", ("dense", "sparse"), "dense") == "sparse",
         ) for name, alias, stream in _streams(block.required_block("input"))
     })
-    for option in _OPTIONS:
-        if block.get(option) is not None:
-            description[option] = block.integer(option)
+    description.update({option: block.integer(option) for option in _OPTIONS if block.get(option) is not None})
     if block.flag("skipSequenceIds", False):
         description["skipSequenceIds"] = True
     return [description]
@@ -34,9 +32,8 @@ def binary_deserializer(block: Block) -> Sequence[Any]:
     """The deserializer of a file in CNTK's binary format, whose streams may get other names."""
     description, inputs = CBFDeserializer(block.existing_file("file")), block.block("input")
     for name, alias, stream in _streams(inputs) if inputs is not None else ():
-        sizes = {"dim": stream.integer("dim")} if "dim" in stream else {}
-        defines = stream.flag("definesMBSize", False)
-        description["input"][name] = {"alias": alias} | sizes | {"definesMBSize": defines}
+        sizes = {"dim": stream.size("dim")} if "dim" in stream else {}
+        description["input"][name] = {"alias": alias, "definesMBSize": stream.flag("definesMBSize", False)} | sizes
     return [description]
 
 
@@ -72,13 +69,13 @@ def _is_of_labels(stream: Block) -> bool:
 
 def _columns(stream: Block) -> dict[str, Any]:
     """The columns of a stream: of labels if it has a key of these, unless they are numbers to predict."""
-    start, dim = stream.integer("start", 0), stream.integer("dim", 1)
+    start, dim = stream.integer("start", 0), stream.size("dim", 1)
     if _kind(stream) == "Regression" or not _is_of_labels(stream):
         return {"start": start, "dim": dim}
     if dim != 1:
         raise ConfigError(f"{stream.path()}: a label is in one column, but dim = {dim}; for numbers as labels give "
                           "labelType = Regression")
-    return {"start": start, "labelDim": stream.integer("labelDim"),
+    return {"start": start, "labelDim": stream.size("labelDim"),
             "labelMappingFile": stream.existing_file("labelMappingFile")}
 
 

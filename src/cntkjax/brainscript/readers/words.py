@@ -31,7 +31,7 @@ def language_corpus(block: Block) -> Corpus:
     sentences = [[find(word, path, number) for word in line] for number, line in lines if line]
     inputs = np.array([word for line in sentences for word in line[:-1]], np.int64)
     following = np.array([word for line in sentences for word in line[1:]], np.int64)
-    width = block.required_block("labelIn").integer("labelDim", len(words))
+    width = block.required_block("labelIn").size("labelDim", len(words))
     labels: Rows = one_hot(following[:, None], width)
     if classes:
         labels = _with_classes(following, np.array([group for _, group in classes]))
