@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .choosers import ANY, FLAG, integer, number, operand
-from .rules import IMAGE, RANKED, Rule, rule
+from .rules import CLOSED, IMAGE, RANKED, Rule, rule
 
 _STEPS = operand(at_least=1, sequence=True, closed=True)
 _VECTORS = operand(rank=1, sequence=True, sparse=None)
@@ -29,7 +29,10 @@ OPTIONS: dict[str, Rule] = {
     "options of PastValueWindow": rule("C.layers.PastValueWindow({n}, {axis}, go_backwards={g})({a}).outputs[{i}]", a=operand(rank=1, sequence=True), n=integer(1, 3),
                                        axis=number(-2, 0), g=FLAG, i=number(0, 1)),
     "options of Stabilizer": rule("C.layers.Stabilizer(steepness={n}, enable_self_stabilization={e})({a})", 0.5, a=ANY, n=number(1, 0.5, 4), e=FLAG),
-    "options of LayerNormalization": rule("C.layers.LayerNormalization(epsilon={e})({a})", a=RANKED, e=number(0.1, 1e-3, 1)),
+    "options of LayerNormalization": rule("C.layers.LayerNormalization({s}, {b}, epsilon={e})({a})", a=RANKED, s=number(1, 2, "C.uniform(1, seed=4)"), b=number(0, "C.normal(0.5, seed=5)"),
+                                          e=number(0.1, 1e-3, 1)),
+    "init of BatchNormalization": rule("C.layers.BatchNormalization(init_scale={s})({a})", 0.5, a=CLOSED, s=number(0.5, "C.uniform(1, seed=2)", "C.normal(0.5, seed=3)")),
+    "one state for all": rule("C.layers.Recurrence(C.layers.LSTM(2), initial_state=({s},))({a})", a=_VECTORS, s=number(0.25, "C.constant([0.5, -0.5], dtype=T)")),
     "options of Convolution": rule("C.layers.Convolution2D((2, 2), {n}, activation={f}, init={i}, bias={b}, reduction_rank={r})({a})", a=IMAGE, n=number(2, "(2,)"),
                                    f=number("None", "C.tanh"), i=_INIT, b=FLAG, r=number(1, 0)),
     "options of Convolution1D": rule("C.layers.Convolution1D(2, 2, activation=C.sigmoid, init={i}, strides={s}, pad={p}, bias={b})({a})", a=operand(rank=2, closed=True),
