@@ -319,9 +319,11 @@ static void compute(const Step *s, const Call *call, int64_t share) {
 
 enum { MOST_THREADS = 16 };
 static const int64_t SPINNING = 100000; /* ns that a helper waits for the next step before it sleeps */
+enum { CALLS_ALONE = 64 };              /* without helpers, after one was on the core of the call that it helped */
 
 static struct {
     _Alignas(64) atomic_int busy;
+    atomic_int core, alone; /* where the caller runs; for how many calls helpers are left asleep */
     _Alignas(64) _Atomic uint32_t turn;
     _Atomic(const Step *) step;
     Call call;
@@ -340,6 +342,21 @@ static void relax(void) {
 #elif defined(__aarch64__)
     __asm__ volatile("yield");
 #endif
+}
+
+static int core(void) {
+#if defined(__linux__)
+    return sched_getcpu();
+#else
+    return -1;
+#endif
+}
+
+/* Where other processes keep the other cores busy, a helper would take its caller's time. */
+static int is_in_the_way(void) {
+    if (core() < 0 || core() != atomic_load(&pool_.core) || !atomic_load(&pool_.busy)) return 0;
+    atomic_store(&pool_.alone, CALLS_ALONE);
+    return 1;
 }
 
 static int64_t now(void) {
@@ -374,7 +391,7 @@ static void *help(void *argument) {
         int64_t since = now();
         for (int i = 0; atomic_load_explicit(&pool_.turn, memory_order_acquire) == seen; i++) {
             relax();
-            if (i % 64 < 63 || now() - since < SPINNING) continue;
+            if (i % 64 < 63 || (now() - since < SPINNING && !is_in_the_way())) continue;
             pthread_mutex_lock(&pool_.lock);
             pool_.sleeping++;
             while (atomic_load(&pool_.turn) == seen) pthread_cond_wait(&pool_.wake, &pool_.lock);
@@ -382,7 +399,7 @@ static void *help(void *argument) {
             pthread_mutex_unlock(&pool_.lock);
         }
         seen = atomic_load(&pool_.turn);
-        participate(self, seen);
+        if (!is_in_the_way()) participate(self, seen);
     }
     return NULL;
 }
@@ -470,7 +487,13 @@ EXPORT int64_t cntkjax_steps_size(void) { return sizeof(Step); }
 EXPORT void cntkjax_steps_run(const Step *steps, int64_t number, float *const *buffers, int64_t threads) {
     Call call = {buffers, 0};
     int shared = threads > 1 && !atomic_exchange(&pool_.busy, 1);
+    if (shared && atomic_load(&pool_.alone) > 0) {
+        atomic_fetch_sub(&pool_.alone, 1);
+        atomic_store(&pool_.busy, 0);
+        shared = 0;
+    }
     if (shared) {
+        atomic_store(&pool_.core, core());
         start_threads((int)threads);
         wake_threads();
     }
