@@ -64,6 +64,7 @@ NETWORKS = {
     "a state delayed once more": of_sequences(
         recurrence(C.layers.RNNStep(4), initial_state=0.1), lambda h: h + C.sequence.past_value(h, 0.7)),
     "two steps before": of_sequences(two_steps_before),
+    "the argument, shifted": of_sequences(shifted, dense(3)),
     "no loop": of_sequences(dense(20, activation=C.relu), lambda h: 2 - h * h, dense(3)),
     "several outputs": C.combine([
         *(h := of_sequences(recurrence(C.layers.GRU(4)))).outputs, *C.sequence.last(h).outputs, *dense(2)(h).outputs]),

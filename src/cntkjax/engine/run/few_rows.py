@@ -109,8 +109,11 @@ class NativePart:
         native = library()
         assert native is not None
         writer = Writer(native, samples, packed, length)
-        argument = writer.input(prod(self._argument.shape))
-        argument.border = self._border(self._argument)
+        argument, border = writer.input(prod(self._argument.shape)), self._border(self._argument)
+        if length is None:
+            argument.border = border  # of the image that it becomes
+        else:
+            argument = writer.finished(argument, border, is_shared=True)
         values: dict[Edge, Value | Samples] = {v: constants[i] for v, i in self._constants.items()}
         values[self._argument] = argument
         with np.errstate(all="ignore"):
