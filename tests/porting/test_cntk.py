@@ -4,10 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 import cntkjax as C
 from cntkjax.cli import main
+from cntkjax.graph import build
 from cntkjax.porting import TARGETS, PortError, port
+from cntkjax.primitives.base import BY_NAME
 
 from .packages import passed
 from .test_porting import images, operations, two_towers
@@ -86,3 +89,26 @@ def test_the_command_writes_a_package_that_loads(tmp_path, monkeypatch):
     data = np.ones((2, 3), np.float32)
     np.testing.assert_allclose(load().eval(data), model.eval(data), rtol=1e-6)
     assert create_model().h.W.shape == (3, 2)
+
+
+def test_options_that_files_write_out_or_leave_out_are_those_of_the_api():
+    x = C.input_variable((1, 4, 4))
+    pooled = build.apply(BY_NAME["Pooling"], [C.convolution(C.parameter((2, 1, 1, 1), init=1), x).output], {
+        "poolingType": 0, "poolingWindowShape": (2, 2), "strides": (2, 2), "autoPadding": [False] * 3,
+        "lowerPad": (0, 0, 0), "upperPad": (0, 0, 0)})
+    gate = build.apply(BY_NAME["Sigmoid"], [pooled.output])
+    part = build.apply(BY_NAME["Slice"], [gate.output], {"axis": C.Axis(2), "beginIndex": 0, "endIndex": 1})
+    text = source(part)
+    assert "C.sigmoid(" in text and "C.slice(" in text
+
+
+def test_criteria_are_left_out(tmp_path, capsys):
+    x, label = C.input_variable(3, name="x"), C.input_variable(2, name="label")
+    z = C.layers.Dense(2, name="z")(x)
+    criterion = C.reduce_sum(C.cross_entropy_with_softmax(z, label), axis=C.Axis.all_axes(), name="ce")
+    C.combine([criterion, z]).save(tmp_path / "model")
+    for target in TARGETS:
+        assert not main(["port", str(tmp_path / "model"), "--to", target, "-o", str(tmp_path / f"to_{target}")])
+        assert "ce" in capsys.readouterr().out
+        recorded = load_file(tmp_path / f"to_{target}" / "recorded.safetensors")
+        assert [name for name in recorded if name.startswith("input")] == ["input.0"]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ..brainscript.port import program_of
 from ..porting import TARGETS, port
+from ..porting.package import without_criteria
 from ._files import load
 
 
@@ -24,7 +25,12 @@ def run(options: argparse.Namespace) -> None:
         return
     if not (options.to and options.out) or options.settings:
         raise ValueError(f"{options.file} is a model: give --to ({', '.join(TARGETS)}) and -o FOLDER, and no settings")
-    port(load(Path(options.file)), options.to, options.out)
+    model = load(Path(options.file))
+    port(model, options.to, options.out)
+    left_out = {*model.outputs} - {*without_criteria(model).outputs}
+    if left_out:
+        names = ", ".join(v.name or v.uid for v in model.outputs if v in left_out)
+        print(f"left out, as outputs that are not of single samples: {names}")
     print(f"{options.out}: run `pytest {options.out}` to compare it with the original")
 
 

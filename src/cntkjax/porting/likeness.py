@@ -12,6 +12,8 @@ from ..graph.axis import ALL_STATIC, Axis
 from ..graph.function import Node
 from ..graph.variable import Edge, Leaf, kind_of, producer, value_of
 
+_SAME = {"Sigmoid": "StableSigmoid"}  # early files have the former, `sigmoid` makes the latter
+_PADDING = {"lowerPad", "upperPad"}
 _RANDOM = {"rngSeed", "rngOffset"}  # two dropouts are alike
 
 
@@ -61,11 +63,15 @@ def _operands(old: Edge, new: Edge) -> Iterable[tuple[Edge, Edge]]:
         if one is not other or not _same_leaves(old, new):
             raise Unlike(old)
         return ()
-    if one.op_name != other.op_name or len(one.node_inputs) != len(other.node_inputs) or (
+    if _operation(one) != _operation(other) or len(one.node_inputs) != len(other.node_inputs) or (
         one.node_outputs.index(old) != other.node_outputs.index(new) or _attributes(one) != _attributes(other)
     ):
         raise Unlike(old)
     return zip(one.node_inputs, other.node_inputs, strict=True)
+
+
+def _operation(node: Node) -> str:
+    return _SAME.get(node.op_name, node.op_name)
 
 
 def _same_leaves(old: Edge, new: Edge) -> bool:
@@ -83,6 +89,10 @@ def _attributes(node: Node) -> dict[str, Any]:
     attributes = node.node_attributes
     declared = node.primitive.attributes.items()
     plain = {k: _plain(attributes.get(k, v.default)) for k, v in declared if k not in _RANDOM}
+    for name in _PADDING & {*plain}:  # one for all axes, or one for each
+        plain[name] = plain[name] if np.any(plain[name]) else None
+    if plain.get("sliceStrides", 1) is None:
+        plain["sliceStrides"] = 1
     if plain.get("axisVec") is None and "axisVec" in plain:  # one axis, or a list of one
         plain["axisVec"] = (plain.get("axis"),)
     return {k: v for k, v in plain.items() if k != "axis" or "axisVec" not in plain}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ..formats import files
 from ..formats.safetensors import encode
+from ..ops import combine
 from ..ops.functions import Function
 from .cntk import CNTK
 from .flax import FLAX
@@ -60,6 +61,7 @@ def port(model: Function, to: str, folder: str | os.PathLike[str]) -> None:
     Files: `model.py` has a class for each block of several layers, or builds the graph with the CNTK API;
     `weights.safetensors` the weights by the names that they have there; `test_model.py` compares its outputs with
     `recorded.safetensors`, those of the original.
+    Outputs of a whole minibatch, as criteria are, are left out if there are others.
     Shapes: the arguments are [batch, *shape], of sequences [batch, time, *shape], in the order of `model.arguments`;
             the lengths of the sequences [batch] along each sequence axis come after them.
     Errors: PortError (a ValueError) naming the node that cannot be ported; ValueError for an unknown target, and a
@@ -72,7 +74,7 @@ def port(model: Function, to: str, folder: str | os.PathLike[str]) -> None:
         raise ValueError(f"{folder.name!r} cannot be the name of a package: use letters, digits and underscores")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{os.fspath(folder)!r} exists already: give the name of a new or empty folder")
-    target = TARGETS[to]
+    target, model = TARGETS[to], without_criteria(model)
     title = f"{model.name or 'A model'} in {to}, ported from CNTK."
     source, weights = target.write(model, title)
     recorded = recorded_values(model)
@@ -88,6 +90,15 @@ def port(model: Function, to: str, folder: str | os.PathLike[str]) -> None:
     )
 
 
+def without_criteria(model: Function) -> Function:
+    """A model without those outputs that are of a whole minibatch, or constants, if it has others.
+
+    Files of CNTK 1 have the criteria of the training among their outputs, which take labels.
+    """
+    outputs = [v for v in model.outputs if v.dynamic_axes]
+    return model if len(outputs) in (0, len(model.outputs)) else combine(outputs, name=model.name)
+
+
 def _test(recorded: Weights, target: Writer, folder: Path) -> str:
     library, _, run = target.run.strip().partition("\n\n\n")
     arrays = [name.split(".")[0] for name in recorded if not name.endswith("lengths")]
@@ -97,4 +108,4 @@ def _test(recorded: Weights, target: Writer, folder: Path) -> str:
     )
 
 
-__all__ = ["TARGETS", "port"]
+__all__ = ["TARGETS", "port", "without_criteria"]
