@@ -223,8 +223,8 @@ def Recurrence(
     step = _santize_step_function(step_function)
     from_states = _from_states("recurrence", step, backwards, return_full_state, name)
     number = len(step.signature) - 1
-    given = initial_state if isinstance(initial_state, tuple) else (initial_state,)
-    states = [_get_initial_state_or_default(state) for state in given] * (number if len(given) == 1 else 1)
+    declared = initial_state if isinstance(initial_state, tuple) else (initial_state,)
+    states = [_get_initial_state_or_default(state) for state in declared] * (number if len(declared) == 1 else 1)
     if len(states) != number:
         raise TypeError(explain(
             f"Recurrence {name!r}: initial_state has {len(states)} states, and the step function takes {number}: "

@@ -492,8 +492,8 @@ class ToSequenceOp(Primitive):
         if is_unknown(x.shape) or _axes_unknown(x):
             return Spec(UNKNOWN_SHAPE if is_unknown(x.shape) else x.shape[1:], axes=UNKNOWN_AXES)
         shape = _without_steps(self.name, x)
-        for given in inputs[1:]:
-            _needs_a_number_for_each_sample(self.name, given)
+        for operand in inputs[1:]:
+            _needs_a_number_for_each_sample(self.name, operand)
         lengths = resolve(inputs[-1])  # the array itself for all its steps
         axis = _new_axis(attrs["sequenceAxis"] + resolve(x).uid, lengths.uid, attrs)
         if not _are_first_lengths(resolve(x), lengths):
