@@ -108,18 +108,18 @@ def test_words_have_labels_and_neighbours_within_their_sentence(data):
     assert far.next_minibatch(1000)[far["features"]].asarray().argmax(-1)[0].tolist() == [1] * 5  # the last word
 
 
-def test_neighbours_of_a_piece_of_a_sentence_are_within_the_piece(data):
-    """With them the last losses of CNTK's log of Text/SLU are nearer: 2.307 of 2.246, instead of 2.563."""
-    reader = source(data, LU)
-    minibatch = reader.next_minibatch(2)  # pieces of two words, then single ones
+def test_the_end_sequence_of_labels_ends_sentences_that_no_minibatch_cuts(data):
+    """CNTK's log of Text/SLU counts 51 lines, as many as its file has the label O, which is endSequence there."""
+    (data / "iob").write_text("BOS O\nfly B\nto B\nrome O\nEOS O\n\nBOS O\nto B\nEOS O\n")
+    reader = source(data, LU.replace('$Data$/labels" ]', '$Data$/labels" ; beginSequence = "O" ; endSequence = "O" ]'))
+    minibatch = reader.next_minibatch(2)
     words = minibatch[reader["features"]].as_sequences()
-    assert [np.asarray(each.todense()).reshape(-1, 3, 6).argmax(-1).tolist() for each in words[:2]] == [
-        [[0, 0, 2], [0, 2, 2]], [[4, 4, 4]],
+    assert [np.asarray(each.todense()).reshape(-1, 3, 6).argmax(-1).tolist() for each in words] == [
+        [[0, 0, 0]], [[2, 2, 4], [2, 4, 3], [4, 3, 3]], [[1, 1, 1]], [[0, 0, 0]], [[4, 4, 1], [4, 1, 1]],
     ]
 
 
-def test_sentences_of_one_length_stand_together_the_shortest_first(data):
-    """As CNTK's log of Text/SLU suggests, whose minibatches of 10 words are those of 10 single words, or of 6."""
+def test_sentences_of_one_length_stand_together(data):
     (data / "iob").write_text("\n\n".join("fly O\n" * (length - 1) + "EOS O" for length in (3, 1, 2, 3, 1, 1)) + "\n")
 
     def lengths(**options):
@@ -128,8 +128,8 @@ def test_sentences_of_one_length_stand_together_the_shortest_first(data):
             found.append([each.shape[0] for each in minibatch[reader["labels"]].as_sequences()])
         return found
 
-    assert lengths(equalLength="true") == [[1, 1, 1], [2], [3, 3]]
-    assert lengths(equalLength="true", nbruttsineachrecurrentiter=2) == [[1, 1], [1], [2], [3, 3]]
+    assert lengths(equalLength="true") == [[3, 3], [1, 1, 1], [2]]
+    assert lengths(equalLength="true", nbruttsineachrecurrentiter=2) == [[3, 3], [1, 1], [2], [1]]
     assert lengths(equalLength="true", nbruttsineachrecurrentiter=1) == [[3], [1], [2], [3], [1], [1]]
     assert lengths() == [[3, 1, 2, 3, 1, 1]]
 

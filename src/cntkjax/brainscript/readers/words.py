@@ -61,13 +61,16 @@ def _by_length(sentences: Pieces, size: int, limit: int) -> list[Pieces]:
 
 
 def understanding_corpus(block: Block) -> Corpus:
-    """The text of a LUSequenceReader block: lines of words and a label, sentences apart by blank lines."""
+    """The text of a LUSequenceReader block: lines of words and a label, sentences apart by blank lines.
+
+    The endSequence of the words or of the labels ends a sentence, too (log).
+    """
     path, words, labels = block.file("file"), block.required_block("labelIn"), block.required_block("labels")
     vocabulary, classes = _entries(words, "token"), _entries(labels, "token")
     find = _finder(vocabulary, block.text("unk", "<unk>"), "the token file of labelIn")
     find_label = _finder(classes, None, "the token file of labels")
     replaced = _word_map(block) if words.flag("useWordMap", False) else {}
-    ending = words.text("endSequence", "")
+    word_end, label_end = words.text("endSequence", ""), labels.text("endSequence", "")
     indices: list[list[int]] = []
     outputs, ends = [], []
     for number, line in _lines(block, "file"):
@@ -79,7 +82,7 @@ def understanding_corpus(block: Block) -> Corpus:
                                   "a label")
             indices.append([find(replaced.get(word, word), path, number) for word in inputs])
             outputs.append(find_label(label, path, number))
-        if not label or inputs[0] == ending:
+        if not label or inputs[0] == word_end or label == label_end:
             ends.append(len(indices))
     bounds = np.unique([0, *ends, len(indices)])
     sentences = np.stack([bounds[:-1], bounds[1:]], 1)
@@ -89,29 +92,18 @@ def understanding_corpus(block: Block) -> Corpus:
     return Corpus(
         _streams(columns, offsets, len(vocabulary), one_hot(np.array(outputs, np.int64)[:, None], len(classes))),
         sentences,
-        partial(_by_length_up if limit > 1 and block.flag("equalLength", True) else _in_order, limit=limit),
+        partial(_of_a_length if limit > 1 and block.flag("equalLength", True) else _in_order, limit=limit),
     )
 
 
-def _by_length_up(sentences: Pieces, size: int, limit: int) -> list[Pieces]:
-    """Minibatches of sentences of the same length, the shortest first, with at most so many words (log)."""
-    pieces = _cut(sentences, size // 2 + 1)
-    order = np.argsort(np.diff(pieces)[:, 0], kind="stable")
-    return grouped(pieces[order], lambda length: max(min(limit, size // length), 1), equal=True)
+def _of_a_length(sentences: Pieces, size: int, limit: int) -> list[Pieces]:
+    """Minibatches of sentences of the same length, with at most so many words."""
+    return grouped(sentences, lambda length: max(min(limit, size // length), 1), equal=True)
 
 
 def _in_order(sentences: Pieces, size: int, limit: int) -> list[Pieces]:
     """Minibatches of sentences as they come."""
-    return grouped(_cut(sentences, size // 2 + 1), lambda length: limit, equal=False)
-
-
-def _cut(sentences: Pieces, longest: int) -> Pieces:
-    """Sentences of at most some length: what is longer goes on word by word (log)."""
-    pieces = []
-    for begin, end in sentences:
-        first = min(begin + longest, end)
-        pieces += [(begin, first), *((word, word + 1) for word in range(first, end))]
-    return np.array(pieces, np.int64).reshape(-1, 2)
+    return grouped(sentences, lambda length: limit, equal=False)
 
 
 def _in_context(words: np.ndarray, offsets: Sequence[int], size: int, pieces: Pieces) -> Rows:
