@@ -96,6 +96,24 @@ print(float(abs(again.predict(sequences) - model.predict(sequences)).max()))
 
 
 @needs_keras2
+def test_models_are_saved_to_streams_and_files_without_a_mode_and_validated_in_chosen_epochs(tmp_path):
+    """As Keras's own tests do, with what Python and h5py had then."""
+    code = f"""
+import io, h5py
+model, _ = trained([Dense(3, activation="softmax", input_shape=(4,))], sequences[:, 0], classes, {CROSS_ENTROPY}, "sgd")
+data = sequences[:, 0], classes
+history = model.fit(*data, epochs=4, validation_data=data, validation_freq=[2, 3], verbose=0).history
+stream = io.BytesIO()
+model.save(stream)
+with h5py.File(sys.argv[1]) as file:
+    model.save(file)
+loaded = load_model(io.BytesIO(stream.getvalue())), load_model(sys.argv[1])
+print(len(history["val_loss"]), *[float(abs(m.predict(data[0]) - model.predict(data[0])).max()) for m in loaded])
+"""
+    assert run(tmp_path, code, str(tmp_path / "model.h5"))[-1] == "2 0.0 0.0"
+
+
+@needs_keras2
 def test_the_code_of_the_page_runs(tmp_path):
     docs = Path(__file__).parents[1] / "docs"
     command = [sys.executable, docs / "site" / "executed.py", docs / "keras.md"]

@@ -21,7 +21,6 @@ import numpy as np
 from .graph.errors import explain
 
 _VERSION = "2.3.1"  # the last with the backend
-_ABSTRACT = "Callable", "Iterable", "Iterator", "Mapping", "MutableMapping", "Sequence"  # in Python up to 3.9
 _NUMPY = {  # in NumPy 1
     "Inf": np.inf, "float": float, "int": int, "bool": bool, "object": object, "string_": np.bytes_,
     "unicode_": np.str_,
@@ -41,7 +40,7 @@ def _getargspec(function: Callable[..., Any]) -> _ArgSpec:
     return _ArgSpec(*inspect.getfullargspec(function)[:4])
 
 
-def _restore(module: ModuleType, names: dict[str, Any]) -> None:
+def _restore(module: ModuleType | type, names: dict[str, Any]) -> None:
     for name, value in names.items():
         if name not in vars(module):
             setattr(module, name, value)
@@ -69,6 +68,25 @@ def _read_attributes_as_bytes() -> None:
     AttributeManager.__getitem__ = as_before
 
 
+def _use_files_as_before() -> None:
+    """Let h5py open a file without a mode as it did up to version 2, so that it is created if it is not there."""
+    try:
+        from h5py import File
+    except ImportError:
+        return
+    _restore(File, {"fid": property(lambda file: file.id)})
+    initialize = File.__init__
+    if inspect.signature(initialize).parameters["mode"].default is None:  # prepared already
+        return
+
+    def as_before(self: Any, name: Any, mode: str | None = None, *arguments: Any, **options: Any) -> None:
+        is_path = isinstance(name, str | bytes | os.PathLike)
+        is_fixed = is_path and os.path.exists(name) and not os.access(name, os.W_OK)
+        initialize(self, name, mode or ("r" if is_fixed else "a"), *arguments, **options)
+
+    File.__init__ = as_before
+
+
 def _check_version() -> None:
     try:
         version = importlib.metadata.version("keras")
@@ -86,10 +104,11 @@ def prepare() -> None:
     """
     _check_version()
     os.environ["KERAS_BACKEND"] = "cntk"
-    _restore(collections, {name: getattr(collections.abc, name) for name in _ABSTRACT})
-    _restore(inspect, {"getargspec": _getargspec})
+    _restore(collections, {name: getattr(collections.abc, name) for name in collections.abc.__all__})  # up to 3.9
+    _restore(inspect, {"getargspec": _getargspec, "ArgSpec": _ArgSpec})
     _restore(np, _NUMPY)
     _read_attributes_as_bytes()
+    _use_files_as_before()
 
 
 def main(arguments: list[str]) -> None:
