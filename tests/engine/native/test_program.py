@@ -64,6 +64,8 @@ NETWORKS = {
     "no padding": image(convolution((3, 3), 16, init_bias=0.3, activation=C.relu)),
     "padding, strides": image(convolution((3, 5), 17, strides=(2, 3), pad=True), convolution((3, 3), 65, pad=True)),
     "sides of even windows": image(convolution((4, 2), 6, pad=True), convolution((2, 4), 70, strides=2, pad=True)),
+    "images of one cell": image(convolution((3, 3), 5, pad=True), shape=(3, 1, 1)),
+    "rows of one cell": Sequential([convolution((3,), 5, pad=True)])(C.input_variable((3, 1))),
     "1x1": image(convolution((1, 1), 40, strides=2)),
     "one position": image(convolution((9, 10), 18, activation=C.tanh)),
     "dilation of rows": C.convolution(

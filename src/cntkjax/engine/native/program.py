@@ -119,6 +119,12 @@ class Writer:
             self._write(value)
         return value.place
 
+    def _read_with_border(self, value: Value, border: tuple[int, ...]) -> _Place:
+        """The same for those that read cells around it, which must not be another array's."""
+        if any(a < b for a, b in zip(value.border, border, strict=True)):
+            raise RuntimeError(f"an image with the border {value.border} is read with one of {border}")
+        return self.read(value)
+
     def _new_place(self, value: Value) -> _Place:
         above, below, left, right = value.border
         height, width = value.rows + above + below, value.columns + left + right
@@ -216,7 +222,7 @@ class Writer:
         """Shapes: kernel [outputs, channels, *window]; `windows` along one or two axes."""
         window_rows, window_columns = _two(windows)
         outputs, height, width = len(kernel), window_rows.size, window_columns.size
-        place = self.read(value)
+        place = self._read_with_border(value, border_of(windows))
         first = place.first - window_rows.before * place.row - window_columns.before * value.channels
         moved = replace(
             place, first=first, row=window_rows.stride * place.row, column=window_columns.stride * place.column
@@ -335,7 +341,8 @@ class Writer:
 
     def delayed(self, value: Value, offset: int, initial: Samples) -> Value:
         """The steps `offset` before; `initial` where there are none, for which the value has a border."""
-        place, state = self.read(value), [offset, *initial.ravel().tolist()] if initial.any() else []
+        place = self._read_with_border(value, (0, 0, max(offset, 0), max(-offset, 0)))
+        state = [offset, *initial.ravel().tolist()] if initial.any() else []
         if place.array.initial not in (None, state):  # another delay needs another border
             copy = self._pointwise(value)
             copy.border = value.border

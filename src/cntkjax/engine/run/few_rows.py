@@ -110,7 +110,7 @@ class NativePart:
         assert native is not None
         writer = Writer(native, samples, packed, length)
         argument, border = writer.input(prod(self._argument.shape)), self._border(self._argument)
-        if length is None:
+        if length is None and prod(self._argument.shape[1:]) > 1:
             argument.border = border  # of the image that it becomes
         else:
             argument = writer.finished(argument, border, is_shared=True)
