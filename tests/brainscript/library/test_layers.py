@@ -33,3 +33,10 @@ def test_sizes_of_an_lstm_may_be_vectors(out, cell, options):
         h = sigmoid(shows) * np.tanh(c)
         h = h if p is None else np.tensordot(p, h, len(cell))
         np.testing.assert_allclose(result.T, h, rtol=1e-4, atol=1e-6)
+
+
+def test_parallel_combines_what_functions_make_of_the_same_operand():
+    network = build("x = Input {2} ; y = Parallel ((a => 2 .* a) : (a => a + a), Splice) (x) ; outputNodes = (y)")
+    (name,) = network.roles["output"]
+    f = combine([network.nodes[name]])
+    np.testing.assert_array_equal(f.eval({f.arguments[0]: np.float32([[1, 3]])}), [[2, 6, 2, 6]])
