@@ -319,11 +319,12 @@ static void compute(const Step *s, const Call *call, int64_t share) {
 
 enum { MOST_THREADS = 16 };
 static const int64_t SPINNING = 100000; /* ns that a helper waits for the next step before it sleeps */
-enum { CALLS_ALONE = 64 };              /* without helpers, after one was on the core of the call that it helped */
+static const int64_t ALONE = 10000000; /* ns without helpers, after one was on the core of the call that it helped */
 
 static struct {
     _Alignas(64) atomic_int busy;
-    atomic_int core, alone; /* where the caller runs; for how many calls helpers are left asleep */
+    atomic_int core; /* where the caller runs */
+    _Atomic int64_t alone; /* the time until which helpers are left asleep */
     _Alignas(64) _Atomic uint32_t turn;
     _Atomic(const Step *) step;
     Call call;
@@ -352,17 +353,34 @@ static int core(void) {
 #endif
 }
 
-/* Where other processes keep the other cores busy, a helper would take its caller's time. */
-static int is_in_the_way(void) {
-    if (core() < 0 || core() != atomic_load(&pool_.core) || !atomic_load(&pool_.busy)) return 0;
-    atomic_store(&pool_.alone, CALLS_ALONE);
-    return 1;
-}
-
 static int64_t now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Go to another core than the caller's, near which the system wakes a thread; whether there was one. */
+static int steps_aside(void) {
+#if defined(__linux__)
+    cpu_set_t all, others;
+    if (sched_getaffinity(0, sizeof all, &all)) return 0;
+    others = all;
+    CPU_CLR(atomic_load(&pool_.core), &others);
+    if (!CPU_COUNT(&others) || sched_setaffinity(0, sizeof others, &others)) return 0;
+    sched_setaffinity(0, sizeof all, &all);
+#endif
+    return core() != atomic_load(&pool_.core);
+}
+
+/* A helper on its caller's core would take its time: it steps aside, unless it has just done so, since then other
+   processes keep the other cores busy. */
+static int is_in_the_way(int64_t *aside) {
+    if (core() < 0 || core() != atomic_load(&pool_.core) || !atomic_load(&pool_.busy)) return 0;
+    int64_t before = *aside;
+    *aside = now();
+    if (*aside - before > ALONE && steps_aside()) return 0;
+    atomic_store(&pool_.alone, *aside + ALONE);
+    return 1;
 }
 
 /* Take shares of a part while there are any in this turn. */
@@ -386,12 +404,13 @@ static void participate(int self, uint32_t turn) {
 
 static void *help(void *argument) {
     int self = (int)(intptr_t)argument;
+    int64_t aside = 0;
     uint32_t seen = atomic_load(&pool_.turn);
     for (;;) {
         int64_t since = now();
         for (int i = 0; atomic_load_explicit(&pool_.turn, memory_order_acquire) == seen; i++) {
             relax();
-            if (i % 64 < 63 || (now() - since < SPINNING && !is_in_the_way())) continue;
+            if (i % 64 < 63 || (now() - since < SPINNING && !is_in_the_way(&aside))) continue;
             pthread_mutex_lock(&pool_.lock);
             pool_.sleeping++;
             while (atomic_load(&pool_.turn) == seen) pthread_cond_wait(&pool_.wake, &pool_.lock);
@@ -399,7 +418,7 @@ static void *help(void *argument) {
             pthread_mutex_unlock(&pool_.lock);
         }
         seen = atomic_load(&pool_.turn);
-        if (!is_in_the_way()) participate(self, seen);
+        if (!is_in_the_way(&aside)) participate(self, seen);
     }
     return NULL;
 }
@@ -429,6 +448,7 @@ static void start_threads(int threads) {
 
 static void share_out(const Step *step, const Call *call, int64_t count) {
     uint32_t turn = atomic_load(&pool_.turn) + 1;
+    atomic_store(&pool_.core, core()); /* the system may have moved the caller */
     atomic_store(&pool_.step, step);
     pool_.call = *call;
     atomic_store(&pool_.shares, count);
@@ -487,8 +507,7 @@ EXPORT int64_t cntkjax_steps_size(void) { return sizeof(Step); }
 EXPORT void cntkjax_steps_run(const Step *steps, int64_t number, float *const *buffers, int64_t threads) {
     Call call = {buffers, 0};
     int shared = threads > 1 && !atomic_exchange(&pool_.busy, 1);
-    if (shared && atomic_load(&pool_.alone) > 0) {
-        atomic_fetch_sub(&pool_.alone, 1);
+    if (shared && now() < atomic_load(&pool_.alone)) {
         atomic_store(&pool_.busy, 0);
         shared = 0;
     }
