@@ -32,9 +32,10 @@ _TESTS = "Tests/EndToEndTests"
 class Case:
     """A recorded test: its configuration, the folder of its data, further arguments, and how far losses may differ.
 
-    `tolerance`: relative; some were recorded on another machine, or with other normal numbers. `log`: the recorded log,
-    if it is in the public tree only. `make`: makes data from those of the tree in the folder of the run, and returns
-    their folder.
+    `tolerance`: relative; some were recorded on another machine, or with other normal numbers. `samples`: the share of
+    samples that other rounding may count as errors, or as none, since their two best classes are nearly equal. `log`:
+    the recorded log, if it is in the public tree only. `make`: makes data from those of the tree in the folder of the
+    run, and returns their folder.
     """
 
     test: str
@@ -42,6 +43,7 @@ class Case:
     data: str
     arguments: tuple[str, ...] = ()
     tolerance: float = 1e-5
+    samples: float = 0.0
     workers: int = 1
     epochs: int = 100  # that are compared
     log: str = ""
@@ -86,10 +88,11 @@ CASES = (
     Case("Simple2d/OneHidden", f"{_TESTS}/Simple2d/OneHidden.cntk", f"{_TESTS}/Simple2d/Data",
          ("Simple_Demo_Train=[SGD=[maxEpochs=3]]",)),
     Case("Simple2d/MultiGpu", f"{_TESTS}/Simple2d/Multigpu.cntk", f"{_TESTS}/Simple2d/Data",
-         ("Multigpu_Demo_Train=[SGD=[maxEpochs=3]]",), 2e-3),  # of errors: 1 of 10,000 samples
+         ("Multigpu_Demo_Train=[SGD=[maxEpochs=3]]",), 1e-4, 1e-4),
     Case("Speech/Simple", f"{_TESTS}/Speech/Simple/cntk.cntk", f"{_TESTS}/Speech/Data",
-         ("makeMode=true",), 2e-4),  # processors differ by 1e-4
-    # CNTK 2.7 itself differs by as much from the last log: 0.2009455 instead of 0.20095585 in epoch 3
+         ("makeMode=true",), 2e-4, 1e-4),
+    # CNTK 2.7 itself, asked on a processor of 2023, differs from this log of 2018 as we do: by 1e-4 in epoch 9, and by
+    # the same sample in each of the epochs 5, 7, 8, 9 and 19
     Case("Image/QuickE2E", f"{_TESTS}/Image/QuickE2E/cntk.cntk", f"{_TESTS}/Image/Data"),
     Case("ParallelTraining/NoQuantization/SinglePrecision", f"{_TESTS}/ParallelTraining/SimpleMultiGPU.cntk",
          f"{_TESTS}/ParallelTraining/Data", ("precision=float", _GRADIENTS.format(32)), 1e-5),
@@ -111,7 +114,7 @@ CASES = (
          ("command=train:write", "modelPath=$RunDir$/G2P.dnn", "decodeModelPath=$RunDir$/G2P.dnn",
           "train=[epochSize=500;SGD=[maxEpochs=1]]", "validFile=tiny.ctf", "testFile=tiny.ctf", "write=[outputPath=-]"),
          2e-6, make=make_words),
-    Case("Image/FCN", f"{_TESTS}/Image/FCN/fcn.cntk", f"{_TESTS}/Image/Data", (), 1e-3,  # of pixels: those of ties
+    Case("Image/FCN", f"{_TESTS}/Image/FCN/fcn.cntk", f"{_TESTS}/Image/Data", (), 1e-4, 1e-4,
          log=f"{_TESTS}/Image/FCN/baseline.txt", make=make_pixels),
 )
 
@@ -197,8 +200,12 @@ def _different(case: Case, what: str, expected: list[dict[str, float]], log: str
         f"{case.test}, {what} {number}: {name} = {line.get(name)} instead of {value}"
         for number, (line, wanted) in enumerate(zip(found, expected, strict=False), 1)
         for name, value in wanted.items()
-        if abs(line.get(name, float("inf")) - value) > case.tolerance * max(abs(value), 0.1)
+        if abs(line.get(name, float("inf")) - value) > case.tolerance * max(abs(value), 0.1) + _ties(case, name)
     ]
+
+
+def _ties(case: Case, criterion: str) -> float:
+    return 1.01 * case.samples if "Error" in criterion or "err" in criterion else 0.0  # averages have six digits
 
 
 def is_available() -> bool:

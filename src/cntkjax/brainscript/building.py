@@ -213,6 +213,7 @@ def network_of(members: dict[str, NetNode], roles: dict[str, list[NetNode]], pre
         name: (node.operation, node.operands()[0].name) for name, node in nodes.items()
         if node.operation in PRECOMPUTED and (node.variable is None or "awaitsData" in node.options)
     }
+    found.traces = {name: node.options for name, node in nodes.items() if node.operation == "Trace"}
     learned = [name for name, variable in found.nodes.items() if variable.is_parameter]
     rates = {name: nodes[name].options.get("learningRateMultiplier", 1.0) for name in learned}
     found.rates = {name: float(rate) for name, rate in rates.items() if rate not in (0, 1)}

@@ -22,7 +22,7 @@ from .network import ROLES, Network
 from .source import local_path
 
 _ATTRIBUTE = "cntkNetwork"
-_KEPT = ("roles", "operations", "inputs", "rates", "statistics")
+_KEPT = ("roles", "operations", "inputs", "rates", "statistics", "traces")
 _LOSSES = ("CrossEntropyWithSoftmax", "SquaredError", "Logistic", "BinaryCrossEntropy", "SequenceWithSoftmax",
            "ForwardBackward", "CosineDistance", "NCE", "NceLoss")
 _FROZEN = "BatchNormalization"  # in constant clones
@@ -75,7 +75,7 @@ def network_in(function: Function) -> Network:
     names = [name for name in kept["operations"] if name in found]
     roles = {role: [name for name in kept["roles"].get(role, ()) if name in found] for role in ROLES}
     network = Network({name: found[name] for name in names}, roles, kept["operations"], kept["inputs"])
-    network.rates = kept["rates"]
+    network.rates, network.traces = kept["rates"], kept.get("traces", {})
     network.statistics = {name: (kind, of) for name, (kind, of) in kept.get("statistics", {}).items()}
     return network
 

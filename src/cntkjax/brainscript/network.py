@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,8 @@ class Network:
     included. `roles`: names of nodes, by the role that they have (`ROLES`). `operations`: what CNTK calls the operation
     of a node; `inputs`: the names of its inputs. `statistics`: constants that are computed from all data before
     training, by name: the operation (Mean or InvStdDev) and the name of the node whose values it summarizes. `rates`:
-    factors of learning rates other than 1, by the names of parameters.
+    factors of learning rates other than 1, by the names of parameters. `traces`: the options of nodes of the operation
+    Trace, by name.
     """
 
     nodes: dict[str, Variable]
@@ -37,6 +39,7 @@ class Network:
     inputs: dict[str, list[str]] = field(default_factory=dict)
     statistics: dict[str, tuple[str, str]] = field(default_factory=dict)
     rates: dict[str, float] = field(default_factory=dict)
+    traces: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def shown_shapes(self) -> dict[str, str]:
         """The shapes of nodes as CNTK's log has them: first dimension first, ``*`` for samples, 0 for unknown ones."""

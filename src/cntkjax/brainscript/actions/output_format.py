@@ -23,6 +23,7 @@ class Format:
 
     In all parts ``%n`` is the number of the minibatch's sequence, ``%d`` that of the sequence in the data, ``%k`` its
     key, ``%s`` the name of the node, ``%x`` the shape of the sequence. `labels`: of the classes, for `kind` category.
+    `rows`, `steps`: how many values of a sample and how many samples of a sequence are written; None: all.
     """
 
     kind: str = "real"
@@ -34,6 +35,8 @@ class Format:
     sample: str = "\n"
     precision: str = ""
     transposed: bool = True
+    rows: int | None = None
+    steps: int | None = None
 
 
 def output_format(block: Block | None) -> Format:
@@ -71,7 +74,7 @@ class OutputWriter:
         """Write a sequence. Shapes: values [steps, *shape]."""
         form = self._form
         array = np.asarray(values)
-        rows = array.reshape(len(array), -1)
+        rows = array.reshape(len(array), -1)[: form.steps, : form.rows]
         is_line = form.kind == "category" and not form.transposed  # the words of a sequence beside each other
         samples = [self._sample(row) for row in (rows if form.transposed or is_line else rows.T)]
         joint = form.element if is_line else form.sample

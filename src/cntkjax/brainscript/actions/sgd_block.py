@@ -32,9 +32,9 @@ _OTHER_NAMES: dict[str, tuple[str, str | Callable[[Block, str], str]]] = {  # in
     "useAdagrad": ("gradUpdateType", lambda block, name: "adagrad" if block.flag(name, False) else "none"),
     "disableRegInBatchNormalization": ("disableWkInBatchNormal", "{}"), "numPrevLearnRate": ("numPrevLearnRates", "{}"),
 }  # the key, and its value
-_IGNORED = (  # here; the last two are for the action itself
+_IGNORED = (  # here; the last five are for the action itself
     "numSubminiBatches", "randomSeedOffset", "executionEngine", "maxTempMemSizeInSamples", "type", "tensorBoardLogDir",
-    "tensorBoardNumMBsToLogResult",
+    "tensorBoardNumMBsToLogResult", "traceNodeNamesReal", "traceNodeNamesCategory", "traceNodeNamesSparse",
 )  # fmt: skip
 
 

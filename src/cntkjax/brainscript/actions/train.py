@@ -28,6 +28,7 @@ from .parallel_lines import initialization, methods
 from .session import Command, criteria, named_nodes
 from .sgd_block import settings_of
 from .test import Evaluation, minibatch_size
+from .traces import Traces
 
 
 def train(command: Command) -> None:
@@ -62,6 +63,7 @@ def train(command: Command) -> None:
     nodes: Any = [network.nodes[name.name] for name in names]
     log = _EpochLog(network, block.block("cvReader"), command.log, names, settings, pieces)
     command.warn_of_unread()
+    source.on_read = Traces(network, names[0].name, sgd or block, source, command.log)
     with ExitStack() as stack:
         BlockRun(
             settings, nodes, source, streams_of(nodes, source), None, [*_tensorboard(block, settings, nodes, stack)],

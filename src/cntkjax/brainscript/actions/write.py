@@ -38,11 +38,11 @@ def write(command: Command) -> None:
             if network.operations.get(name) in SUMS else alias(network.nodes[name]) for name in writers
         }
         constants = {name: values.pop(name) for name, value in [*values.items()] if not value.arguments}
-        _written(constants, {}, writers, network)
+        written(constants, {}, writers, network)
         inputs = streams_of([*values.values()], source)
         total = number = 0
         while minibatch := next_minibatch(source, minibatch_size(command.block), inputs):
-            samples = _written(values, minibatch, writers, network)
+            samples = written(values, minibatch, writers, network)
             command.log.line(f"Minibatch[{number}]: ActualMBSize = {samples}")
             total, number = total + samples, number + 1
     command.log.line(where, f"Total Samples Evaluated = {total}")
@@ -67,7 +67,7 @@ def _writers(
     return found, "" if path == "-" else f"Written to {path}*"
 
 
-def _written(
+def written(
     values: Mapping[str, Any], minibatch: Mapping[Variable, MinibatchData], writers: Mapping[str, SequenceWriter],
     network: Network,
 ) -> int:
@@ -85,4 +85,4 @@ def _open(stack: ExitStack, path: str, name: str) -> TextIO:
     return sys.stdout if path == "-" else stack.enter_context(new_text(f"{path}.{name.replace(os.sep, '_')}"))
 
 
-__all__ = ["write"]
+__all__ = ["write", "written"]

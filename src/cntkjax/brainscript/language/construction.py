@@ -109,6 +109,9 @@ def plain(evaluator: ScriptEvaluator, value: Any, call: Applied) -> Any:
         return value.options["initValue"]
     if value is NONE:
         return 0.0  # all axes, or an inferred size
+    if isinstance(value, Fields):  # a format, as text
+        members = {name: plain(evaluator, evaluator.force(thunk), call) for name, thunk in value.members.items()}
+        return "\n".join(f"{name} = {each if isinstance(each, bool) else repr(each)}" for name, each in members.items())
     if isinstance(value, float | str | bool | NetNode):
         return value
     raise call.error(f"{kind_of(value)} cannot be an option of a node")

@@ -25,6 +25,15 @@ operation("Clip")(direct("clip", 2, 0, 1))
 operation("Gather")(direct("gather", 1, 0))
 
 
+@operation("Trace")
+def trace(
+    C: Any, x: Any, *, say: str = "", logFrequency: float = 100, logFirst: float = 10, logGradientToo: bool = False,
+    onlyUpToRow: float = 0, onlyUpToT: float = 0, format: str = "", name: str,
+) -> Any:
+    """The operand, whose values are logged while a network trains: see actions/traces.py."""
+    return C.alias(x, name=name)
+
+
 @operation("Softmax")
 def softmax(C: Any, x: Any, *, axis: float = 0, name: str) -> Any:
     """Normalized exponentials, along an axis or of all elements (axis 0)."""

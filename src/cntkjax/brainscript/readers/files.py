@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...device import DeviceDescriptor
@@ -17,9 +17,11 @@ class FileSource(MinibatchSource):
     """Minibatches of files.
 
     `has_steps`: whether they are of sequences; False: of single samples. `are_full`: smaller ones are left out.
+    `on_read`: called with each minibatch.
     """
 
     has_steps, are_full = True, False
+    on_read: Callable[[Mapping[Any, MinibatchData]], object] = staticmethod(lambda minibatch: None)
 
     def keys(self) -> list[str]:
         """The keys of the sequences, in the order of the data; none for pieces of sequences."""
@@ -43,6 +45,7 @@ class FileSource(MinibatchSource):
                 info: MinibatchData.from_ragged(info, Ragged(data.ragged.data, None), data.end_of_sweep)
                 for info, data in minibatch.items()
             })
+        self.on_read(minibatch)
         if not input_map or not minibatch:
             return minibatch
         return Minibatch({key: minibatch[info] for key, info in input_map.items()})

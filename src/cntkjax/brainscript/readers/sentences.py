@@ -32,10 +32,11 @@ class Corpus:
 class SentenceSource(UserMinibatchSource):
     """Minibatches of a corpus. Each epoch begins at the start of the text, and ends with a whole minibatch.
 
-    `has_steps`: whether they are of sentences; False: of single words.
+    `has_steps`: whether they are of sentences; False: of single words. `on_read`: called with each minibatch.
     """
 
     truncation_length = 0  # sentences are whole
+    on_read: Callable[[Mapping[Any, MinibatchData]], object] = staticmethod(lambda minibatch: None)
 
     def __init__(self, corpus: Corpus) -> None:
         self._corpus, self.has_steps = corpus, True
@@ -69,10 +70,12 @@ class SentenceSource(UserMinibatchSource):
         self._seen += int(np.diff(pieces).sum())
         pieces = pieces[worker_rank::number_of_workers]
         lengths, is_last = np.diff(pieces)[:, 0] if self.has_steps else None, self._next == len(self._planned)
-        return Minibatch({
+        minibatch = Minibatch({
             info: MinibatchData.from_ragged(info, Ragged(rows(pieces), lengths), is_last)
             for info, rows in self._corpus.streams.items()
         })
+        self.on_read(minibatch)
+        return minibatch
 
     def get_checkpoint_state(self) -> dict[str, Any]:
         """The position in the text."""
