@@ -33,6 +33,28 @@ def test_the_graph_gets_lists_of_parameters_and_constants():
     assert p is w and g.is_constant and g.shape == (2, 3) and g.name == "grad"
 
 
+def test_given_constants_keep_the_last_gradient_so_that_updates_can_be_evaluated_afterwards():
+    w, gradient, state = C.parameter((3, 2), init=0.1), C.constant(0, (3, 2)), C.parameter((3, 2), init=0)
+    x = C.input_variable(3)
+    z = C.times(x, w)
+    update = C.assign(state, gradient * 2)
+    graph = C.combine([update, C.assign(w, w - 0.1 * gradient)])
+    loss = C.reduce_sum(C.square(z))
+    trainer = C.Trainer(z, (loss, loss), [C.cntk_py.universal_learner([w], [gradient], graph)])
+    trainer.train_minibatch({x: np.ones((2, 3), "f")})
+    # as CNTK 2.7; so K.get_value(optimizer.updates[i]) of Keras has them too
+    np.testing.assert_allclose(gradient.value, np.full((3, 2), 1.2), rtol=1e-6)
+    np.testing.assert_allclose(update.eval(), np.full((3, 2), 2.4), rtol=1e-6)
+
+
+def test_given_gradients_are_constants_one_for_each_parameter():
+    w = C.parameter(2)
+    with pytest.raises(ValueError, match="gradients are constants"):
+        C.cntk_py.universal_learner([w], [C.parameter(2)], C.assign(w, w))
+    with pytest.raises(RuntimeError, match="1 parameters, but 0 gradients"):
+        C.cntk_py.universal_learner([w], [], C.assign(w, w))
+
+
 @pytest.mark.parametrize("update", [lambda ps, gs: None, None])
 def test_functions_without_a_graph_are_errors(update):
     with pytest.raises(TypeError, match="update_func must return a function|update_func = None"):

@@ -14,7 +14,7 @@ from ..formats.containers import Dictionary, DictionaryValue
 from ..graph.seed import AUTO_SEED, get_random_seed, is_random_seed_fixed, reset_random_seed, set_fixed_random_seed
 from ..graph.seed import next_seed as generate_random_seed
 from ..graph.settings import Settings
-from ..learners import universal as _universal
+from ..learners._user import universal_learner
 from ..logging import ProgressWriter, get_trace_level, set_trace_level
 from .absent import INSTEAD, absence
 
@@ -174,24 +174,6 @@ def DictionaryValueFromNDArrayView(view: NDArrayView) -> DictionaryValue:
 
 
 DictionaryValueFromDict = DictionaryValue
-
-
-def universal_learner(
-    parameters: Sequence[Parameter], gradients: Sequence[Variable], update: Function
-) -> Learner:
-    """A learner whose step is the graph `update`, in which `gradients` represent those of the parameters.
-
-    >>> import numpy as np
-    >>> import cntkjax as C
-    >>> w, g = C.parameter((1,), init=1), C.constant(0, (1,))
-    >>> learner = universal_learner([w], [g], C.assign(w, w - 0.5 * g))
-    >>> learner.update({w: np.ones(1)}, 1), w.value
-    (True, array([0.5], dtype=float32))
-    """
-    def step(_: object, values: Sequence[Any]) -> Function:
-        return update.clone("share", dict(zip(gradients, values, strict=True)))
-
-    return _universal(step, parameters)
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from ._checkpoint import CustomCheckpoint
 from ._counters import Counters
 from ._learner import Gradients, Learner, LearnerCore, Scalars, gradient_of
 from ._schedules import Schedulable
+
+if TYPE_CHECKING:
+    from ..ops.functions import Function
 
 UpdateFunction = Callable[[list[Parameter], list[Constant]], Node]
 
@@ -161,9 +164,14 @@ class _UserLearnerCore(HostLearner):
 class _UniversalCore(HostLearner):
     """The implementation of `universal`: evaluates a graph of assignments."""
 
-    def __init__(self, parameters: Sequence[Parameter], update_func: UpdateFunction) -> None:
+    def __init__(
+        self,
+        parameters: Sequence[Parameter],
+        update_func: UpdateFunction,
+        gradients: Sequence[Constant] | None = None,
+    ) -> None:
         super().__init__(parameters, 1.0)
-        self._gradients = [Constant(0, p.shape, p.dtype, name="grad") for p in self.parameters]
+        self._gradients = gradients or [Constant(0, p.shape, p.dtype, name="grad") for p in self.parameters]
         self._assignments: Any = update_func(list(self.parameters), list(self._gradients))
         if not isinstance(self._assignments, Node):
             raise TypeError(
@@ -217,6 +225,25 @@ def universal(update_func: UpdateFunction, parameters: Sequence[Parameter]) -> L
     array([0.9, 1.2], dtype=float32)
     """
     return Learner.wrap(_UniversalCore(parameters, update_func))
+
+
+def universal_learner(
+    parameters: Sequence[Parameter], gradients: Sequence[Constant], update: Function
+) -> Learner:
+    """A learner whose step sets the constants `gradients`, and then evaluates the graph `update`.
+
+    >>> import cntkjax as C, numpy as np
+    >>> w, g = C.parameter((1,), init=1), C.constant(0, (1,))
+    >>> learner = universal_learner([w], [g], C.assign(w, w - 0.5 * g))
+    >>> learner.update({w: np.ones(1)}, 1), w.value, g.value
+    (True, array([0.5], dtype=float32), array([1.], dtype=float32))
+    """
+    if len(parameters) != len(gradients):
+        raise RuntimeError(f"universal_learner: {len(parameters)} parameters, but {len(gradients)} gradients")
+    for gradient in gradients:
+        if not isinstance(gradient, Constant):
+            raise ValueError(f"universal_learner: gradients are constants, not {gradient!r}")
+    return Learner.wrap(_UniversalCore(parameters, lambda *_: update, gradients))
 
 
 __all__ = ["UserLearner", "universal"]
