@@ -164,8 +164,7 @@ LEFT_OUT = {
         copy_variable_value_to copy_variable_value_to_double copy_variable_value_to_float aggregate concatenate
         DistributedCommunicator.gather all_reduce_sparse_block_column module_name deserialize_method_name
         Function.restore_from_checkpoint data_buffer
-        make_shared print_gpu_info create_quantized_data_parallel_distributed_learner cvar GPUProperties
-        operand_sequence_axis Axis_operand_sequence_axis set_native
+        make_shared print_gpu_info create_quantized_data_parallel_distributed_learner cvar GPUProperties set_native
     """,
     "not implemented in CNTK either": "sub_group set_need_to_update_master_parameter do_aggregate_metrics_if_needed",
     "memory and pieces of C++, where Python has objects": """

@@ -22,9 +22,23 @@ def test_default_axes_have_the_names_of_cntk():
 
 
 def test_special_axes_are_not_dynamic_axes():
-    for axis in (Axis.all_axes(), Axis.all_static_axes(), Axis.unknown_dynamic_axes()[0], Axis.new_leading_axis()):
+    for axis in (Axis.all_axes(), Axis.all_static_axes(), Axis.unknown_dynamic_axes()[0], Axis.end_static_axis()):
         assert not axis.is_dynamic_axis and not axis.is_sequence_axis and not axis.is_batch_axis
     assert not Axis.all_axes().is_ordered and not Axis.all_static_axes().is_ordered
+
+
+def test_the_place_in_front_of_the_static_axes_is_one_axis_with_the_number_of_cntk():
+    assert Axis.end_static_axis() == Axis.new_leading_axis() == Axis(2147483644)
+    assert str(Axis.end_static_axis()) == "Axis('staticAxisIdx=2147483644')" and Axis.end_static_axis().is_static_axis
+    x = C.input_variable((2, 3))
+    assert C.splice(x, x, axis=Axis.end_static_axis()).shape == (2, 2, 3)
+    with pytest.raises(ValueError, match="static axis 2147483644 is out of bounds"):
+        C.reduce_sum(x, Axis.end_static_axis())
+
+
+def test_the_sequence_axis_of_operands_is_an_ordered_axis_of_its_name():
+    axis = C.cntk_py.Axis_operand_sequence_axis()
+    assert axis.is_sequence_axis and axis == Axis("__operandSequenceAxis")
 
 
 def test_is_dynamic_axis_can_be_called_as_in_cntk():

@@ -95,6 +95,20 @@ def test_permutations_of_reversed_axes_do_the_same(perm):
     np.testing.assert_array_equal(x.T.transpose(internal.sanitize_permutation(perm)), x.transpose(perm).T)
 
 
+def test_the_value_of_one_variable_comes_without_its_variable():
+    assert internal.sanitize_variable_value_dict({"x": 3}) == 3
+    both = {"x": 3, "y": 4}
+    assert internal.sanitize_variable_value_dict(both) is both
+    with pytest.raises(ValueError, match="there is no value"):
+        internal.sanitize_variable_value_dict({})
+
+
+def test_flags_of_attributes_change_their_order():
+    attributes = {"sharing": [True, False], "strides": (1, 2)}
+    assert internal.sanitize_Function_attributes(attributes) is attributes
+    assert attributes == {"sharing": [False, True], "strides": (1, 2)}
+
+
 def test_strings_and_bytes_are_distinguished():
     assert [internal.is_string(s) for s in ("a", b"a", 3)] == [True, False, False]
     assert [internal.is_byte_buffer(s) for s in ("a", b"a", bytearray(b"a"), 3)] == [False, True, True, False]

@@ -38,7 +38,6 @@ _INSTEAD = {  # what to use: the names
     "use the uid of a variable or function": "generate_uid new_unique_id",
     "use ==": "are_equivalent",
     "use a learning parameter schedule's serialize()": "DictionaryValueFromTrainingDoubleParameterSchedule",
-    "declare the axis with cntk.sequence.input_variable(..., sequence_axis=...)": "Axis_operand_sequence_axis",
 }
 INSTEAD = {name: instead for instead, names in _INSTEAD.items() for name in names.split()}
 

@@ -134,13 +134,15 @@ class Axis:
 
     @staticmethod
     def end_static_axis() -> Axis:
-        """One past the last static axis."""
+        """One past the static axes in CNTK's order, which is that of Python reversed: a new axis in front."""
         return END_STATIC
 
+    new_leading_axis = end_static_axis
+
     @staticmethod
-    def new_leading_axis() -> Axis:
-        """A new static axis in front of the others."""
-        return NEW_LEADING
+    def operand_sequence_axis() -> Axis:
+        """An ordered axis by whose name files mean the sequence axis of an operand."""
+        return Axis("__operandSequenceAxis")
 
     @staticmethod
     def new_unique_dynamic_axis(name: str) -> Axis:
@@ -175,10 +177,9 @@ SEQUENCE = Axis("defaultDynamicAxis")
 UNKNOWN = Axis("UnknownAxes", is_ordered=False)
 ALL_AXES = Axis("AllAxes", is_ordered=False)
 ALL_STATIC = Axis("AllStaticAxes", is_ordered=False)
-END_STATIC = Axis("endStaticAxis")
-NEW_LEADING = Axis("newLeadingAxis")
+END_STATIC = Axis(2**31 - 4)  # CNTK's number
 UNKNOWN_AXES = (UNKNOWN,)
-_SPECIAL_NAMES = frozenset(axis.name for axis in (UNKNOWN, ALL_AXES, ALL_STATIC, END_STATIC, NEW_LEADING))
+_SPECIAL_NAMES = frozenset(axis.name for axis in (UNKNOWN, ALL_AXES, ALL_STATIC))
 
 
 def axes_text(axes: Iterable[Axis]) -> str:

@@ -15,6 +15,7 @@ from .sanitize import (
     sanitize_dtype_numpy,
     sanitize_dynamic_axes,
     sanitize_function,
+    sanitize_Function_attributes,
     sanitize_input,
     sanitize_multi_axis_reduction_list,
     sanitize_permutation,
@@ -26,6 +27,7 @@ from .sanitize import (
     sanitize_value,
     sanitize_var_map,
     sanitize_variable_or_function,
+    sanitize_variable_value_dict,
     sanitize_variables_or_functions,
 )
 from .swig_helper import map_if_possible, typemap

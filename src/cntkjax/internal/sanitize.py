@@ -127,7 +127,7 @@ def sanitize_axis(axis: Axis | int | None) -> Axis:
         return Axis(-1 - int(axis))
     if not isinstance(axis, Axis):
         raise TypeError(f"expected an Axis, an int or None, got {axis!r}")
-    if not axis.is_static_axis or axis == Axis.new_leading_axis():
+    if not axis.is_static_axis or axis == Axis.end_static_axis():
         return axis
     return Axis(-1 - axis.static_axis_index())
 
@@ -375,11 +375,38 @@ def sanitize_pooling_args(
     return sanitize_shape(window_shape), sanitize_shape(strides), list(_as_tuple(auto_padding))[::-1]
 
 
+def sanitize_Function_attributes(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Attributes of a function, with its per-axis flags put into the opposite order in place.
+
+    >>> sanitize_Function_attributes({"autoPadding": [False, True, True], "strides": (1, 2)})
+    {'autoPadding': [True, True, False], 'strides': (1, 2)}
+    """
+    for name in {"autoPadding", "sharing"} & attributes.keys():
+        attributes[name] = list(reversed(attributes[name]))
+    return attributes
+
+
+def sanitize_variable_value_dict(var_value_dict: Mapping[Any, Any]) -> Any:
+    """The values of several variables as they are; of a single one just its value.
+
+    Errors: ValueError without any.
+
+    >>> sanitize_variable_value_dict({"x": 1}), sanitize_variable_value_dict({"x": 1, "y": 2})
+    (1, {'x': 1, 'y': 2})
+    """
+    if len(var_value_dict) > 1:
+        return var_value_dict
+    if not var_value_dict:
+        raise ValueError("there is no value: pass {variable: value}")
+    return next(iter(var_value_dict.values()))
+
+
 __all__ = [
     "Axis", "data_type_to_dtype", "is_byte_buffer", "is_string", "np", "numbers", "sanitize_2d_number",
-    "sanitize_axis", "sanitize_axis_list", "sanitize_batch", "sanitize_convolution_args", "sanitize_dtype_cntk",
-    "sanitize_dtype_numpy", "sanitize_dynamic_axes", "sanitize_function", "sanitize_input",
-    "sanitize_multi_axis_reduction_list", "sanitize_permutation", "sanitize_pooling_args", "sanitize_precision",
-    "sanitize_random_args", "sanitize_range", "sanitize_shape", "sanitize_value", "sanitize_var_map",
-    "sanitize_variable_or_function", "sanitize_variables_or_functions",
+    "sanitize_Function_attributes", "sanitize_axis", "sanitize_axis_list", "sanitize_batch",
+    "sanitize_convolution_args", "sanitize_dtype_cntk", "sanitize_dtype_numpy", "sanitize_dynamic_axes",
+    "sanitize_function", "sanitize_input", "sanitize_multi_axis_reduction_list", "sanitize_permutation",
+    "sanitize_pooling_args", "sanitize_precision", "sanitize_random_args", "sanitize_range", "sanitize_shape",
+    "sanitize_value", "sanitize_var_map", "sanitize_variable_or_function", "sanitize_variable_value_dict",
+    "sanitize_variables_or_functions",
 ]

@@ -11,7 +11,7 @@ import numpy as np
 from .._typing import ElementType, Measured, ShapeLike
 from ..formats.dictionary import SizeT
 from ..graph.arguments import public_operation
-from ..graph.axis import BATCH, END_STATIC, NEW_LEADING, Axis, AxisLike
+from ..graph.axis import BATCH, END_STATIC, Axis, AxisLike
 from ..graph.dtypes import as_dtype
 from ..graph.errors import AxisError, ShapeError, explain
 from ..graph.shape import as_shape, is_unknown
@@ -60,7 +60,7 @@ def _place(axis: AxisLike | None, default: Axis) -> Axis:
     """A position between axes as Reshape's attributes count it: from the end, so axis i starts at position -i."""
     if axis is None:
         return default
-    if axis in (END_STATIC, NEW_LEADING):
+    if axis == END_STATIC:
         return Axis(-1)
     index = axis.static_axis_index() if isinstance(axis, Axis) else int(axis)
     return END_STATIC if index == 0 else Axis(index - 1)
@@ -77,10 +77,8 @@ def expand_dims(x: Operand, axis: AxisLike, name: str = "") -> Function:
     ((2, 3, 1), (2, 1, 3))
     """
     x = as_variable(x)
-    if axis in (END_STATIC, NEW_LEADING):
-        axis = END_STATIC
-    else:
-        axis = Axis(axis)
+    axis = Axis(axis)
+    if axis != END_STATIC:
         index = axis.static_axis_index()
         if not is_unknown(x.shape) and index >= len(x.shape):
             raise AxisError(explain(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..engine.plan.components import strongly_connected_components
-from ..graph.axis import ALL_AXES, ALL_STATIC, BATCH, END_STATIC, NEW_LEADING, SEQUENCE, Axis
+from ..graph.axis import ALL_AXES, ALL_STATIC, BATCH, END_STATIC, SEQUENCE, Axis
 from ..graph.function import Node, nodes
 from ..graph.names import numbered
 from ..graph.variable import Edge, Leaf, outside, producer, value_of
@@ -28,7 +28,7 @@ HEADER = "import cntk as C\nimport numpy as np"
 _DELAYS = ("PastValue", "FutureValue")
 _AXES = {
     ALL_AXES: "all_axes", ALL_STATIC: "all_static_axes", BATCH: "default_batch_axis",
-    SEQUENCE: "default_dynamic_axis", END_STATIC: "end_static_axis", NEW_LEADING: "new_leading_axis",
+    SEQUENCE: "default_dynamic_axis", END_STATIC: "end_static_axis",
 }
 _WRITTEN = 4  # elements of a constant that is written out
 
@@ -56,7 +56,7 @@ def call(path: str, *operands: str, **options: Any) -> str:
 def text_of(value: Any) -> str:
     """A value as an expression."""
     if isinstance(value, Axis):
-        return str(value.static_axis_index()) if value.is_static_axis else f"C.Axis.{_AXES[value]}()"
+        return f"C.Axis.{_AXES[value]}()" if value in _AXES else str(value.static_axis_index())
     if isinstance(value, type) and issubclass(value, np.generic):
         return f"np.{value.__name__}"
     if isinstance(value, list | tuple):

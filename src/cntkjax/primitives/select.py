@@ -11,7 +11,7 @@ from jax import lax
 from .._typing import Array
 from ..engine.lower.values import Context, Traced, common_axes
 from ..engine.native.program import Operation
-from ..graph.axis import END_STATIC, NEW_LEADING, Axis
+from ..graph.axis import END_STATIC, Axis
 from ..graph.build import Spec
 from ..graph.errors import AxisError, ShapeError, explain
 from ..graph.function import Node
@@ -143,7 +143,7 @@ class Splice(Primitive):
         longest = max(inputs, key=lambda v: len(v.shape))
         rank = len(longest.shape)
         axis = attrs["axis"]
-        if axis in (END_STATIC, NEW_LEADING):
+        if axis == END_STATIC:
             axis = Axis(-rank - 1)
         index = axis.static_axis_index() if axis.is_static_axis else rank
         if index >= -rank:  # further to the front are new axes
