@@ -399,6 +399,8 @@ def test_each_type_belongs_to_one_argument():
         ((3,), {"c": 3}, "unexpected keyword argument 'c'; it can be b"),
         ((3,), {"a": 3}, "unexpected keyword argument 'a'; it can be b"),
         ((3, 4), {"b": 3}, "expected 2 arguments, got 3"),
+        ((3,), {}, "expected 2 arguments, got 1"),
+        ((), {"b": 3}, "expected 2 arguments, got 1"),
     ]:
         with pytest.raises(TypeError, match=message):
             f.update_signature(*kinds, **named)

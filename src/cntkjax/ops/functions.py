@@ -432,11 +432,13 @@ class Function(Computing, VariableMixin, TensorOpsMixin, Node):
     def update_signature(self, *arg_types: Any, **kwarg_types: Any) -> None:
         """Declare the types of the arguments, as in ``f.update_signature(Tensor[3])``; dependent shapes are inferred.
 
-        Errors: TypeError for more types than arguments, two for one argument, an unknown name, or another type than
-        was declared.
+        Each argument needs a type, which is None for those that are not declared.
+
+        Errors: TypeError for another number of types, two for one argument, an unknown name, or another type than was
+        declared.
         """
-        if len(arg_types) + len(kwarg_types) > len(self.signature):
-            count = len(arg_types) + len(kwarg_types)
+        count = len(arg_types) + len(kwarg_types)
+        if count != len(self.signature):
             raise TypeError(f"CNTK Function expected {len(self.signature)} arguments, got {count}")
         mapped = dict(zip(self.signature, arg_types, strict=False))
         further = {v.name: v for v in self.signature[len(arg_types):]}
