@@ -314,8 +314,9 @@ static void compute(const Step *s, const Call *call, int64_t share) {
 /* ---- threads
 
    One call at a time has the helpers; others, from other threads, compute alone. The caller publishes a step by the
-   next number of `turn`, and each part's shares as (turn, next share): a helper that comes late finds another turn
-   there, and takes nothing. So what it has read of the step is still true whenever it takes a share. */
+   next number of `turn`, and each part's shares as (turn, next share). It gives the parts that turn before it changes
+   anything else: a helper that comes late finds another turn there, and takes nothing. So what it has read of the step
+   is still true whenever it takes a share. */
 
 enum { MOST_THREADS = 16 };
 static const int64_t SPINNING = 100000; /* ns that a helper waits for the next step before it sleeps */
@@ -399,6 +400,7 @@ static void participate(int self, uint32_t turn) {
     const Step *step = atomic_load(&pool_.step);
     int64_t count = atomic_load(&pool_.shares);
     Call call = pool_.call;
+    atomic_thread_fence(memory_order_acquire); /* shares are taken after all this was read */
     for (int i = 0; i < pool_.threads; i++) take((self + i) % pool_.threads, turn, count, step, &call);
 }
 
@@ -448,6 +450,9 @@ static void start_threads(int threads) {
 
 static void share_out(const Step *step, const Call *call, int64_t count) {
     uint32_t turn = atomic_load(&pool_.turn) + 1;
+    for (int part = 0; part < pool_.threads; part++) /* none yet */
+        atomic_store_explicit(&pool_.parts[part].next, (uint64_t)turn << 32 | UINT32_MAX, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst);
     atomic_store(&pool_.core, core()); /* the system may have moved the caller */
     atomic_store(&pool_.step, step);
     pool_.call = *call;
