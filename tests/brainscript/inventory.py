@@ -21,14 +21,14 @@ from typing import Any
 from cntkjax.brainscript.actions import ACTIONS
 from cntkjax.brainscript.actions.building import built, command_blocks, has_builder
 from cntkjax.brainscript.actions.session import Command
-from cntkjax.brainscript.configuration import Block, load
 from cntkjax.brainscript.language.networks import include_file
 from cntkjax.brainscript.language.parser import parse_members
 from cntkjax.brainscript.log import Log
 from cntkjax.brainscript.mel.commands import commands
 from cntkjax.brainscript.ndl.reader import Reader
 from cntkjax.brainscript.readers.opening import CORPORA, READERS
-from cntkjax.brainscript.source import Text
+from cntkjax.configuration import Block, load
+from cntkjax.configuration.source import Text
 from cntkjax.sgd import ConfigError
 
 from .run_public import PUBLIC

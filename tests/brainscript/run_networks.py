@@ -16,9 +16,9 @@ import pytest
 
 from cntkjax.brainscript.actions.building import built, has_builder
 from cntkjax.brainscript.actions.session import Command
-from cntkjax.brainscript.configuration import load
 from cntkjax.brainscript.log import Log
 from cntkjax.brainscript.models import function_of
+from cntkjax.configuration import load
 
 PUBLIC = Path(os.environ.get("CNTKJAX_PUBLIC", Path.home() / ".cache/cntkjax-programs"))
 RECORDINGS = Path(os.environ.get("CNTKJAX_RECORDINGS", Path(__file__).parents[3] / "shared/brainscript"))

@@ -126,7 +126,7 @@ def configurations() -> Iterator[Path]:
 
 def parse_all() -> list[str]:
     """The errors of configurations that cannot be read."""
-    from cntkjax.brainscript.configuration import load
+    from cntkjax.configuration import load
     from cntkjax.sgd import ConfigError
 
     errors = []

@@ -6,14 +6,14 @@ import time
 
 import pytest
 
-from cntkjax.brainscript.configuration import load
 from cntkjax.brainscript.describe import describe
 from cntkjax.brainscript.language import build_network
 from cntkjax.brainscript.log import Log
 from cntkjax.brainscript.mel import edit
 from cntkjax.brainscript.models import function_of
 from cntkjax.brainscript.ndl import build_network as build_ndl
-from cntkjax.brainscript.source import ConfigError, Text
+from cntkjax.configuration import load
+from cntkjax.configuration.source import ConfigError, Text
 from tests.brainscript.actions.test_train import CONFIG
 from tests.brainscript.language.descriptions import build
 from tests.brainscript.mel.test_editor import NET

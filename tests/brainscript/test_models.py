@@ -6,7 +6,7 @@ import cntkjax as C
 from cntkjax.brainscript.command_line import main
 from cntkjax.brainscript.language import build_network
 from cntkjax.brainscript.models import function_of, load_network
-from cntkjax.brainscript.source import Text
+from cntkjax.configuration.source import Text
 from tests.formats import v1_writer
 
 CONFIG = """

@@ -5,10 +5,10 @@ import pytest
 from cntkjax.brainscript.actions.building import built
 from cntkjax.brainscript.actions.plot import graph
 from cntkjax.brainscript.actions.session import Command
-from cntkjax.brainscript.configuration import load
 from cntkjax.brainscript.log import Log
 from cntkjax.brainscript.models import function_of, network_in
 from cntkjax.brainscript.readers import open_reader
+from cntkjax.configuration import load
 
 from . import run_public
 

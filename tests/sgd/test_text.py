@@ -33,6 +33,11 @@ def test_a_block_inside_a_larger_file_in_old_brackets_with_references():
     assert block["gradientBits"].at(0) == 64  # 8*sizeof(precision)
 
 
+def test_a_comment_begins_after_white_space():
+    block = SGD.parse("SGD = [ modelPath = a#b # c }\n minibatchSize = 64*2:128 // d\n]")
+    assert (block["modelPath"], str(block["minibatchSize"])) == ("a#b", "64*2:128")
+
+
 def test_the_innermost_definition_is_referred_to():
     text = "N = 1; a = { N = 2 }; train = { N = 3; SGD = { maxEpochs = $N$ } }"
     assert SGD.parse(text)["maxEpochs"] == 3
@@ -44,9 +49,10 @@ def test_a_file_is_named_and_texts_of_the_command_line_come_first(tmp_path):
     path.write_text("dir = x\nSGD = { modelPath = $dir$/m ; maxEpochs = 2 }")
     block = SGD.read(path, {"dir": "/y", "maxEpochs": "4"})
     assert (block["modelPath"], block["maxEpochs"]) == ("/y/m", 4)
-    assert "maxEpochs = 4  # maxEpochs on the command line, column 1" in block.describe()
-    assert f"modelPath = \"/y/m\"  # {path}, line 2, column 21" in block.describe()
-    with pytest.raises(ConfigError, match="maxEpoch on the command line: SGD has no key .*; did you mean maxEpochs"):
+    assert "maxEpochs = 4  # the command line, line 1, column 1" in block.describe()
+    assert 'modelPath = "/y/m"  # the command line, line 1, column 7' in block.describe()
+    assert f"modelPath = \"x/m\"  # {path}, line 1, column 7" in SGD.read(path).describe()
+    with pytest.raises(ConfigError, match="the command line, line 1, column 1: SGD has no key .*; did you mean"):
         SGD.read(path, {"maxEpoch": "4"})
     path.write_text("SGD = { maxEpochs = }")
     with pytest.raises(ConfigError, match=f"{path}, line 1, column 9: maxEpochs has no value"):

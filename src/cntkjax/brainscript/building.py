@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from ..configuration import ConfigError
 from ..default_options import default_options
 from ..graph.variable import producer, rename
 from ..variables import Variable
@@ -16,7 +17,6 @@ from .library.package import PACKAGE
 from .library.table import OPERATIONS, shape
 from .network import ROLES, SUMS, Network
 from .nodes import NetNode, changed, named, ordered, reachable
-from .source import ConfigError
 
 PRECOMPUTED = frozenset({"Mean", "InvStdDev"})
 DTYPES = {"float": "float32", "double": "float64", "float16": "float16"}

@@ -8,13 +8,13 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 
+from ..configuration import Block, load
+from ..configuration.source import nearest
 from ..debugging import enable_profiler, start_profiler, stop_profiler
 from ..device import cpu, gpu, try_set_default_device
 from ..parallel import workers
 from ..sgd import ConfigError
-from ..sgd.keys import nearest
 from .actions.running import run_commands
-from .configuration import Block, load
 from .describe import describe
 from .log import Log
 

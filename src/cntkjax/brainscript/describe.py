@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..configuration import Block
 from ..sgd import ConfigError
 from .actions.building import built, command_blocks, has_builder
 from .actions.session import Command
-from .configuration import Block
 from .log import Log
 from .network import ROLES, Network
 

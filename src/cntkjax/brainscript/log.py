@@ -17,7 +17,7 @@ from ..logging._progress_writer import LazySum, is_due
 from ..parallel import workers
 from ..sgd import Epoch, Observer
 from ..sgd._workers import summed
-from .source import new_file
+from .writing import new_file
 
 _WIDTH = 76
 

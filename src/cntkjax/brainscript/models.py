@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from ..configuration.source import local_path
 from ..formats import v1_file
 from ..graph.function import nodes
 from ..misc.converter import unfolded
@@ -19,7 +20,6 @@ from ..ops.functions import Function
 from ..sgd import ConfigError
 from ..variables import Variable
 from .network import ROLES, Network
-from .source import local_path
 
 _ATTRIBUTE = "cntkNetwork"
 _KEPT = ("roles", "operations", "inputs", "rates", "statistics", "traces")

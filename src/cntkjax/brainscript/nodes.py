@@ -9,8 +9,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..configuration import ConfigError, Place
 from ..engine.plan.components import strongly_connected_components
-from .source import ConfigError, Place
 
 Chain = tuple[tuple[str, Place], ...]
 

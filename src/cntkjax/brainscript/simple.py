@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..configuration import Block
 from ..sgd import ConfigError
 from .building import network_of
-from .configuration import Block
 from .network import Network
 from .nodes import NetNode
 from .simple_nodes import Nodes

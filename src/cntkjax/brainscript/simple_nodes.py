@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .configuration import Block
+from ..configuration import Block
 from .nodes import NetNode, seeds
 
 _ACTIVATIONS = ("Sigmoid", "Tanh", "RectifiedLinear")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from ..configuration import Block
 from ..sgd import ConfigError
 from .building import network_of
-from .configuration import Block
 from .network import ROLES, Network
 from .nodes import NetNode
 from .simple_nodes import CLASS_BASED, Nodes

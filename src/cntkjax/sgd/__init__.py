@@ -11,10 +11,10 @@ import sys
 from types import ModuleType
 
 from .. import learners
+from ..configuration import ConfigError
 from ._block import SGD
 from ._moments import Moments, moments
 from ._observer import Observer
-from ._text import ConfigError
 from .history import Epoch, History
 
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from ..configuration import ConfigError, Text
+from ..configuration.source import COMMAND_LINE
 from ..logging import ProgressWriter
 from ..ops._operand import as_variable
 from ..ops.functions import Function
 from ..train._sources import Criterion, Data, Inputs
 from ..variables import Variable
 from ._criteria import criteria_of
+from ._given import Assignment, argument, as_arguments, definitions, find_block, in_text, is_key
 from ._run import BlockRun
-from ._text import ConfigError, ConfigText, inherited
 from .history import History
-from .settings import BlockSettings, as_arguments, definitions, in_text, is_key, on_command_line
+from .settings import BlockSettings
 
 
 class SGD:
@@ -47,8 +49,7 @@ class SGD:
         >>> SGD.parse("N = 64; train = [ SGD = [ minibatchSize = $N$ * 2; maxEpochs = 3 ] ]")["maxEpochs"]
         3
         """
-        source = ConfigText("", text)
-        return cls._of(BlockSettings(in_text(source), as_arguments(overrides), around=inherited(source)))
+        return cls._in_text(Text("", text), as_arguments(overrides))
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], overrides: Mapping[str, str] = {}) -> SGD:
@@ -58,20 +59,19 @@ class SGD:
         """
         try:
             with open(path, encoding="utf-8-sig") as file:
-                source = ConfigText(os.fspath(path), file.read())
+                text = Text(os.fspath(path), file.read())
         except UnicodeDecodeError as error:
             raise ConfigError(f"{os.fspath(path)} is no text in UTF-8: {error.reason} in byte {error.start}; save it "
                               "as UTF-8") from error
-        keys = [
-            on_command_line(name, value) for name, value in overrides.items()
-            if is_key(name) or f"${name}$".lower() not in source.text.lower()
-        ]
-        return cls._of(BlockSettings(in_text(source), keys, definitions(overrides), inherited(source)))
+        keys = {name for name in overrides if is_key(name) or f"${name}$".lower() not in text.content.lower()}
+        names = {name: value for name, value in overrides.items() if name not in keys}
+        return cls._in_text(text, [argument(COMMAND_LINE, name, overrides[name]) for name in keys], names)
 
     @classmethod
-    def _of(cls, settings: BlockSettings) -> SGD:
+    def _in_text(cls, text: Text, overrides: Iterable[Assignment], names: Mapping[str, str] = {}) -> SGD:
+        content, outer = find_block(text, definitions(names))
         block = cls.__new__(cls)
-        block.settings = settings
+        block.settings = BlockSettings(in_text(content, outer), overrides, outer, outer.text("precision", "float"))
         return block
 
     def __getitem__(self, key: str) -> Any:

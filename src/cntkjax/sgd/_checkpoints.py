@@ -10,12 +10,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ..configuration import ConfigError
 from ..formats import checkpoint
 from ..ops.functions import Function
 from ..parallel import workers
 from ..train._sources import SessionSource
 from ..train.trainer import Trainer
-from ._text import ConfigError
 from ._workers import broadcast
 from .history import History
 

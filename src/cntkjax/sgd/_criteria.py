@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..configuration import ConfigError
+from ..configuration.source import nearest
 from ..graph.function import nodes
 from ..io import StreamInformation
 from ..ops import combine
 from ..ops._operand import as_variable
 from ..ops.functions import Function
 from ..train._sources import Criterion, Inputs
-from ._text import ConfigError
-from .keys import nearest
 from .settings import BlockSettings
 
 LOSSES = (

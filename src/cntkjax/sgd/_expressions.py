@@ -8,17 +8,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from ._text import DEPTH, ConfigError, Raw
-from .keys import FLAGS, Key, Kind, nearest
+from ..configuration import ConfigError, Place, Text
+from ..configuration.block import FLAGS
+from ..configuration.parsing import unquoted
+from ..configuration.source import nearest
+from .keys import Key, Kind
 from .schedule import Schedule
 
 Value: TypeAlias = "str | bool | int | float | Schedule"
 
 _TOKEN = re.compile(
-    r"\s*(?:(?P<infinity>1\.?#INF\b)|(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|\$(?P<reference>\w+)\$"
-    r"|(?P<name>#?[A-Za-z_]\w*)|(?P<operator>\*\*|[-+*/^():,]))"
+    r"\s*(?:(?P<infinity>1\.?#INF\b)|(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|(?P<name>#?[A-Za-z_]\w*)"
+    r"|(?P<operator>\*\*|[-+*/^():,]))"
 )
-_REFERENCE = re.compile(r"\$(\w+)\$")
+_DEPTH = 40  # of nested parentheses
 _LARGEST = 2**53
 
 
@@ -34,24 +37,13 @@ FUNCTIONS: Mapping[str, Callable[..., float]] = {
 
 @dataclass(frozen=True)
 class Names:
-    """What names in values stand for: `names` of numbers, and `references` of the user, before those of the text.
+    """What names in values stand for: `names` of numbers, in lower case, and keys of the block.
 
-    `number_of` gives the value of a key of the block; KeyError for other names.
+    `number_of` gives the value of a key; KeyError for other names.
     """
 
     names: Mapping[str, float]
-    references: Mapping[str, Raw]
     number_of: Callable[[str], float]
-
-    def resolve(self, name: str, at: Raw, offset: int = 0) -> Raw:
-        """The text that ``$name$`` stands for, at an offset of a value. Errors: ConfigError for an unknown name."""
-        raw = self.references.get(name.lower()) or at.definition(name)
-        if raw is None:
-            known = [defined for defined, _, _ in at.source.definitions]
-            guess = nearest(name, known)
-            hint = f"did you mean ${guess}$?" if guess else f"write {name} = ... before the block"
-            raise at.error(f"${name}$ is not defined; {hint}", offset)
-        return raw
 
 
 class _Token(NamedTuple):
@@ -60,20 +52,24 @@ class _Token(NamedTuple):
     at: int
 
 
-def parse_value(key: Key, raw: Raw, scope: Names) -> Value:
+def parse_value(key: Key, text: Text, scope: Names) -> Value:
     """The value of a key.
 
     Errors: ConfigError for one of another type, or out of its range.
     """
     try:
-        value = _parsers[key.kind](key, raw, scope)
+        value = _parsers[key.kind](key, text, scope)
+        numbers = [v for _, v in value.entries] if isinstance(value, Schedule) else [value]
+        if not all(_is_allowed(key, number) for number in numbers if isinstance(number, (int, float))):
+            raise _error(key, text, "is out of range")
+        return value
     except ConfigError as error:
-        raise ConfigError(f"{error.problem}. {key.name} takes {key.allowed}", error.place) from None
-    numbers = [v for _, v in value.entries] if isinstance(value, Schedule) else [value]
-    for number in numbers:
-        if isinstance(number, (int, float)) and not _is_allowed(key, number):
-            raise raw.error(f"{key.name} = {raw.text} is out of range. {key.name} takes {key.allowed}")
-    return value
+        assert isinstance(error.place, Place)
+        raise error.place.error(f"{error.problem}. {key.name} takes {key.allowed}") from None
+
+
+def _error(key: Key, text: Text, problem: str) -> ConfigError:
+    return text.at(0).error(f"{key.name} = {text.content} {problem}")
 
 
 def _is_allowed(key: Key, value: float) -> bool:
@@ -85,73 +81,55 @@ def _is_allowed(key: Key, value: float) -> bool:
 # ---- texts
 
 
-def _text(key: Key, raw: Raw, scope: Names) -> str:
-    return expand(raw, scope)
+def _text(_: Key, text: Text, scope: Names) -> str:
+    return unquoted(text)
 
 
-def expand(raw: Raw, scope: Names, depth: int = 0) -> str:
-    """A text without its quotes, and with the values of ``$name$`` in it."""
-    if depth > DEPTH:
-        raise raw.error(f"the definition of {raw.text!r} refers to itself; write it out")
-    text = raw.text.strip()
-    if text[:1] in ('"', "'"):
-        if len(text) < 2 or text[-1] != text[0] or text[0] in text[1:-1]:
-            raise raw.error(f"the quotes of {text} are not closed, or there is more than one text")
-        text = text[1:-1]
-
-    def value(match: re.Match[str]) -> str:
-        return expand(scope.resolve(match[1], raw), scope, depth + 1)
-
-    return _REFERENCE.sub(value, text)
-
-
-def _choice(key: Key, raw: Raw, scope: Names) -> str:
-    text = expand(raw, scope)
+def _choice(key: Key, text: Text, scope: Names) -> str:
+    content = unquoted(text)
     for choice in key.choices:
-        if choice.lower() == text.lower():
+        if choice.lower() == content.lower():
             return choice
-    guess = nearest(text, [choice for choice in key.choices if choice])
-    raise raw.error(f"{key.name} = {raw.text}: " + (f"did you mean {guess}" if guess else "unknown"))
+    guess = nearest(content, [choice for choice in key.choices if choice])
+    raise text.at(0).error(f"{key.name} = {text.content}: " + (f"did you mean {guess}" if guess else "unknown"))
 
 
-def _flag(key: Key, raw: Raw, scope: Names) -> bool:
-    text = expand(raw, scope).lower()
-    if text not in FLAGS:
-        raise raw.error(f"{key.name} = {raw.text} is neither")
-    return FLAGS[text]
+def _flag(key: Key, text: Text, scope: Names) -> bool:
+    content = unquoted(text).lower()
+    if content not in FLAGS:
+        raise _error(key, text, "is neither")
+    return FLAGS[content]
 
 
 # ---- numbers
 
 
-def _number(key: Key, raw: Raw, scope: Names) -> float:
-    return _whole(_Expression(raw, scope).number(), key, raw)
+def _number(key: Key, text: Text, scope: Names) -> float:
+    return _whole(_Expression(text, scope).number(), key, text)
 
 
-def _schedule(key: Key, raw: Raw, scope: Names) -> Schedule:
-    entries = _Expression(raw, scope).schedule()
-    return Schedule(tuple((count, _whole(value, key, raw)) for count, value in entries))
+def _schedule(key: Key, text: Text, scope: Names) -> Schedule:
+    entries = _Expression(text, scope).schedule()
+    return Schedule(tuple((count, _whole(value, key, text)) for count, value in entries))
 
 
-def _whole(value: float, key: Key, raw: Raw) -> float:
+def _whole(value: float, key: Key, text: Text) -> float:
     if key.kind not in (Kind.INTEGER, Kind.INTEGERS):
         return value
     if not math.isfinite(value) or value != int(value) or abs(value) >= _LARGEST:
-        raise raw.error(f"{key.name} = {raw.text} is no whole number, or too large")
+        raise _error(key, text, "is no whole number, or too large")
     return int(value)
 
 
 class _Expression:
     """A recursive-descent parser that computes: sums of products of powers, with names and functions."""
 
-    def __init__(self, raw: Raw, scope: Names, depth: int = 0) -> None:
-        self._raw, self._scope, self._depth, self._at = raw, scope, depth, 0
-        if depth > DEPTH:
-            raise raw.error(f"the definition of {raw.text!r} refers to itself; write it out")
+    def __init__(self, text: Text, scope: Names) -> None:
+        self._text, self._scope, self._depth, self._at = text, scope, 0, 0
         self._tokens = list(self._read())
 
     def _read(self) -> list[_Token]:
-        text, at, tokens = self._raw.text, 0, []
+        text, at, tokens = self._text.without_comments(), 0, []
         if text[:1] in ('"', "'") and text[-1:] == text[:1]:
             text = f" {text[1:-1]} "
         while text[at:].strip():
@@ -168,8 +146,8 @@ class _Expression:
 
     def _error(self, what: str, at: int | None = None) -> ConfigError:
         if at is None:
-            at = self._tokens[self._at].at if self._at < len(self._tokens) else len(self._raw.text)
-        return self._raw.error(what, at)
+            at = self._tokens[self._at].at if self._at < len(self._tokens) else len(self._text.content)
+        return self._text.at(at).error(what)
 
     def number(self) -> float:
         """The value of the whole text."""
@@ -263,8 +241,8 @@ class _Expression:
 
     def _nested(self, parse: Callable[[], float]) -> float:
         self._depth += 1
-        if self._depth > DEPTH:
-            raise self._error(f"more than {DEPTH} nested parentheses")
+        if self._depth > _DEPTH:
+            raise self._error(f"more than {_DEPTH} nested parentheses")
         value = parse()
         self._depth -= 1
         return value
@@ -279,9 +257,6 @@ class _Expression:
                 return math.inf
             case "number":
                 return float(token.text)
-            case "reference":
-                raw = self._scope.resolve(token.text, self._raw, token.at)
-                return _Expression(raw, self._scope, self._depth + 1).number()
             case "name":
                 return self._name(token)
         if token.text != "(":
@@ -311,7 +286,7 @@ class _Expression:
             raise self._error(f"{name!r} is no number", token.at) from None
 
 
-_parsers: Mapping[Kind, Callable[[Key, Raw, Names], Value]] = {
+_parsers: Mapping[Kind, Callable[[Key, Text, Names], Value]] = {
     Kind.TEXT: _text, Kind.CHOICE: _choice, Kind.FLAG: _flag, Kind.INTEGER: _number, Kind.NUMBER: _number,
     Kind.INTEGERS: _schedule, Kind.NUMBERS: _schedule,
 }

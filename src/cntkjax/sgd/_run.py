@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..configuration import ConfigError
 from ..eval import Evaluator
 from ..graph.proxy import unwrap
 from ..logging import ProgressWriter
@@ -32,7 +33,6 @@ from ._observer import Observer
 from ._one_bit import OneBit
 from ._reader import StepCounter, begins_anew, counts_labels, epoch_of, shared
 from ._session import Session
-from ._text import ConfigError
 from ._trials import Trials
 from ._workers import MERGING, summed
 from .history import Epoch, History

@@ -5,8 +5,7 @@ Source: CNTK's page "SGD Block". Defaults are as written there, and are parsed l
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -56,7 +55,6 @@ class Key:
         return f"{self.kind.value}{', ' * bool(bounds)}{' and '.join(bounds)}"
 
 
-FLAGS = dict.fromkeys(("true", "t", "yes", "y", "1"), True) | dict.fromkeys(("false", "f", "no", "n", "0", ""), False)
 AUTO, PARALLEL = ("autoAdjust",), ("parallelTrain",)
 METHODS = ("dataParallelSGD", "blockMomentumSGD", "modelAveragingSGD", "dataParallelASGD")
 DATA_PARALLEL, BLOCK_MOMENTUM, MODEL_AVERAGING, ASYNCHRONOUS = ((*PARALLEL, name) for name in METHODS)
@@ -231,14 +229,3 @@ def keys_within(section: tuple[str, ...]) -> list[Key]:
     ['gradientBits', 'useBufferedAsyncGradientAggregation']
     """
     return [key for key in KEYS if key.section[: len(section)] == section]
-
-
-def nearest(name: str, names: Iterable[str], similarity: float = 0.6) -> str | None:
-    """The name that is spelt most like this one, if any is similar: 1 is the same.
-
-    >>> nearest("minibatchsze", ["maxEpochs", "minibatchSize"])
-    'minibatchSize'
-    """
-    by_lower = {each.lower(): each for each in names}
-    matches = difflib.get_close_matches(name.lower(), by_lower, 1, similarity)
-    return by_lower[matches[0]] if matches else None

@@ -4,8 +4,8 @@ import pytest
 
 from cntkjax.brainscript.actions import parallel_lines
 from cntkjax.brainscript.actions.sgd_block import settings_of
-from cntkjax.brainscript.configuration import load
 from cntkjax.brainscript.log import Log
+from cntkjax.configuration import load
 from cntkjax.sgd import SGD
 
 MERGING = ("Parallel training (2 workers) using BlockMomentumSGD with block momentum = 0.5000, block momentum time "

@@ -7,7 +7,7 @@ import cntkjax as C
 from cntkjax.brainscript.command_line import main
 from cntkjax.brainscript.language import build_network
 from cntkjax.brainscript.models import function_of, load_network
-from cntkjax.brainscript.source import Text
+from cntkjax.configuration.source import Text
 
 NETWORK = """
     x = Input {3}

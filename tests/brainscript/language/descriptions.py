@@ -1,7 +1,7 @@
 """Networks from descriptions, for tests."""
 
 from cntkjax.brainscript.language import build_network
-from cntkjax.brainscript.source import Text
+from cntkjax.configuration.source import Text
 
 MLP = """
     model = Sequential (DenseLayer {4, activation=Sigmoid} : LinearLayer {2})  # two layers

@@ -8,7 +8,7 @@ from cntkjax import combine
 from cntkjax.brainscript.command_line import main
 from cntkjax.brainscript.language import build_network
 from cntkjax.brainscript.models import function_of, load_network
-from cntkjax.brainscript.source import ConfigError, Text
+from cntkjax.configuration.source import ConfigError, Text
 
 TWO_LAYERS = """
     x = Input {3}

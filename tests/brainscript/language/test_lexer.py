@@ -3,7 +3,7 @@
 import pytest
 
 from cntkjax.brainscript.language.lexer import tokens
-from cntkjax.brainscript.source import ConfigError, Text
+from cntkjax.configuration.source import ConfigError, Text
 
 
 def kinds_and_texts(content):

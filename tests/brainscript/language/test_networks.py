@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import cntkjax as C
-from cntkjax.brainscript.source import ConfigError, Text
+from cntkjax.configuration.source import ConfigError, Text
 from tests.brainscript.language.descriptions import MLP, build
 
 

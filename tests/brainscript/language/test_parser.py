@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cntkjax.brainscript.source import ConfigError
+from cntkjax.configuration.source import ConfigError
 from tests.brainscript.language.descriptions import MLP, build
 
 

@@ -6,7 +6,7 @@ import pytest
 from cntkjax.brainscript.mel import edit
 from cntkjax.brainscript.models import function_of, load_network
 from cntkjax.brainscript.ndl import build_network
-from cntkjax.brainscript.source import ConfigError, Text
+from cntkjax.configuration.source import ConfigError, Text
 
 MACROS = """
     Layer(x, rows, cols) { W = Parameter(rows, cols) ; B = Parameter(rows, 1, init=fixedValue, value=0)

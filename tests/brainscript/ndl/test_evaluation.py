@@ -4,7 +4,7 @@ import numpy as np
 
 import cntkjax as C
 from cntkjax.brainscript.ndl import build_network
-from cntkjax.brainscript.source import Text
+from cntkjax.configuration.source import Text
 
 MLP = """
     load = macros ; run = net

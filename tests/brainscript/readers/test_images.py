@@ -6,8 +6,8 @@ import io
 import numpy as np
 import pytest
 
-from cntkjax.brainscript.configuration import load
 from cntkjax.brainscript.readers import open_reader
+from cntkjax.configuration import load
 from tests.brainscript.readers.test_speech import minibatch
 
 

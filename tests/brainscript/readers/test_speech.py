@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from cntkjax.brainscript.command_line import main
-from cntkjax.brainscript.configuration import load
 from cntkjax.brainscript.readers import open_reader
+from cntkjax.configuration import load
 from cntkjax.sgd import ConfigError
 
 CONFIG = """

@@ -3,9 +3,9 @@
 import re
 
 from cntkjax import io
-from cntkjax.brainscript.configuration import load
 from cntkjax.brainscript.log import Log
 from cntkjax.brainscript.readers import open_reader
+from cntkjax.configuration import load
 from tests.brainscript.readers.test_speech import minibatch
 from tests.io.test_cbf import cbf
 

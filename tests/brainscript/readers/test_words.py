@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from cntkjax.brainscript.command_line import main
-from cntkjax.brainscript.configuration import load
 from cntkjax.brainscript.readers import open_reader
 from cntkjax.brainscript.simple import simple_network
+from cntkjax.configuration import load
 from cntkjax.sgd import ConfigError
 
 CLASSES = "0 9 </s> 0\n1 5 a 0\n2 4 <unk> 1\n3 3 b 1\n4 1 c 2\n"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...configuration import Block, inside
+from ...configuration.source import nearest
 from ...sgd import ConfigError
-from ...sgd.keys import nearest
 from .. import ndl
-from ..configuration import Block, inside
 from ..language import build_network
 from ..models import load_network
 from ..network import Network

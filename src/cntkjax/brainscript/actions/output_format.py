@@ -9,8 +9,8 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from ...configuration import Block
 from ...sgd import ConfigError
-from ..configuration import Block
 
 _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\r": "\r", "\\s": " ", "\\\\": "\\", "\\_": " "}
 _FIELDS = re.compile(r"%([sndkx%])")

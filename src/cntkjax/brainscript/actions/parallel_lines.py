@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from ...configuration import Block
 from ...parallel import workers
 from ...sgd.settings import BlockSettings
-from ..configuration import Block
 
 
 def is_parallel(block: Block) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from ..building import PRECOMPUTED
 from ..models import load_network
 from ..network import Network
-from ..source import write_lines
+from ..writing import write_lines
 from .session import Command
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from ...configuration import Block
 from ...parallel import workers
 from ...sgd import ConfigError
 from ...sgd._workers import summed
-from ..configuration import Block
 from ..log import Log
 from ..nodes import seeds, seeds_of_run
 from .cross_validate import cross_validate

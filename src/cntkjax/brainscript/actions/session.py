@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..configuration import Block
+from ...configuration import Block, ConfigError, Place
 from ..log import Criterion, Log
 from ..models import function_of
 from ..network import Network
-from ..source import ConfigError, Place, new_file
+from ..writing import new_file
 
 _WITHOUT_EFFECT = ("traceLevel", "deviceId", "numCPUThreads", "modelPath", "minibatchSize", "epochSize",
                    "distributedMBReading", "enableDistributedMBReading",

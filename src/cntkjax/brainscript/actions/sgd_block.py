@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from typing import Any
 
+from ...configuration import Block, Text
 from ...parallel import workers
-from ...sgd._text import Assignment, ConfigText, Raw, as_raw
+from ...sgd._given import Assignment, argument
 from ...sgd.keys import KEYS, SECTIONS
 from ...sgd.settings import BlockSettings
-from ..configuration import Block
 from ..log import Log
-from ..source import ConfigError, Place, Text
 from .parallel_lines import is_parallel
 
 _BLOCKS = {section[-1].lower(): section for section in SECTIONS if section}
@@ -46,29 +45,17 @@ def settings_of(block: Block, model_path: str, log: Log, pieces: int = 0) -> Blo
     Errors: ConfigError for values that cannot be used.
     """
     sgd = block.required_block("SGD")
-    computed = {  # traceLevel here is that of the package's own messages, which are not in CNTK's logs
-        "modelPath": _quoted(model_path), "truncated": str(pieces > 0).lower(), "traceLevel": "0"
+    computed: dict[str, Any] = {  # traceLevel here is that of the package's own messages, which are not in CNTK's logs
+        "modelPath": model_path, "truncated": pieces > 0, "traceLevel": 0
     }
     if pieces:
-        computed["minibatchSize"] = ":".join(f"{size * pieces}" for size in sgd.integers("minibatchSize"))
+        computed["minibatchSize"] = [size * pieces for size in sgd.integers("minibatchSize")]
     if workers.size() == 1 and not is_parallel(block):
         computed["parallelizationMethod"] = "none"
     names = {name.lower() for name in computed}
     given = [each for each in _assignments(sgd, (), log) if each.name.lower() not in names]
-    given += [Assignment(name, name, (), as_raw(value, name)) for name, value in computed.items()]
-    around = {}
-    if sgd.outer is not None:
-        for key in KEYS:
-            name = key.name.lower()
-            value = None if name in names else sgd.outer.get(key.name)
-            if value is not None and value.content[:1] not in ("[", "{"):
-                around[name] = _raw(value)
-    precision = block.get("precision")
-    references = {} if precision is None else {"precision": _raw(precision)}
-    try:
-        settings = BlockSettings(given, references=references, around=around)
-    except ConfigError as error:
-        raise error.place.error(error.problem) if isinstance(error.place, Place) else error from None
+    given += [argument(name, name, value) for name, value in computed.items()]
+    settings = BlockSettings(given, outer=sgd.outer, precision=block.text("precision", "float"))
     if settings["useBufferedAsyncGradientAggregation"]:
         log.warn("useBufferedAsyncGradientAggregation = true: gradients are used in their own minibatch here. CNTK "
                  "used them later, by a rule that is published nowhere")
@@ -89,34 +76,12 @@ def _assignments(block: Block, section: tuple[str, ...], log: Log) -> Iterator[A
             yield from _assignments(inner, _BLOCKS[name], log)
         elif not entry.is_block and any(key.name.lower() == name for key in KEYS):
             belongs = any(key.name.lower() == name and key.section[: len(section)] == section for key in KEYS)
-            yield Assignment(entry.name, entry.place, section if belongs else (), _raw(block.expanded(entry)))
+            yield Assignment(entry.name, entry.place, section if belongs else (), block.expanded(entry))
         elif other := next((other for each, other in _OTHER_NAMES.items() if each.lower() == name), None):
             key, value = other
-            written = value if isinstance(value, str) else value(block, entry.name)
-            yield Assignment(key, entry.place, section, _raw(block.expanded(entry), written))
-
-
-@dataclass(frozen=True)
-class _Value(ConfigText):
-    """The text of a value, with its places in the configuration. `value`: where it stands there."""
-
-    value: Text = field(kw_only=True)
-
-    def place(self, offset: int) -> Place:
-        """Where this offset is."""
-        return self.value.at(offset)
-
-
-def _raw(text: Text, written: str = "{}") -> Raw:
-    """A value with its places, as the parser of SGD blocks takes it; `written`: what its text is part of there."""
-    content = written.format(text.without_comments())
-    begin = len(content) - len(content.lstrip())
-    return Raw(_Value(text.name, content, is_file=False, value=text), begin, len(content))
-
-
-def _quoted(value: str) -> str:
-    quote = "'" if '"' in value else '"'
-    return f"{quote}{value}{quote}"
+            text = block.expanded(entry)
+            written = value.format(text.without_comments()) if isinstance(value, str) else value(block, entry.name)
+            yield Assignment(key, entry.place, section, Text(text.name, written, pieces=((0, text.at(0)),)))
 
 
 __all__ = ["settings_of"]

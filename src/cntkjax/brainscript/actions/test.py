@@ -6,12 +6,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from ...configuration import Block
 from ...eval import Evaluator
 from ...graph.proxy import unwrap
 from ...ops import combine
 from ...sgd import ConfigError
 from ...train._sources import next_minibatch
-from ..configuration import Block
 from ..log import Criterion, Log, Sums
 from ..network import Network
 from ..readers import open_reader, pieces_of, streams_of

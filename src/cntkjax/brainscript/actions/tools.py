@@ -11,7 +11,7 @@ from .. import mel
 from ..language.networks import include_file
 from ..mel.models import described
 from ..models import load_network
-from ..source import new_file, write_lines
+from ..writing import new_file, write_lines
 from .building import built
 from .session import Command, named_nodes, outputs
 

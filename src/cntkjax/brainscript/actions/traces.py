@@ -7,14 +7,12 @@ from dataclasses import dataclass, replace
 from io import StringIO
 from typing import Any
 
+from ...configuration import Block, Text, assignments
 from ...logging._progress_writer import is_due
 from ...ops import alias, gradient
-from ..configuration import Block
-from ..configuration.parsing import assignments
 from ..log import Log
 from ..network import Network
 from ..readers import Source, streams_of
-from ..source import Text
 from .output_format import Format, OutputWriter, output_format
 from .session import named_nodes
 from .write import written

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ...configuration import Block
 from ...device import cpu, use_default_device
 from ...graph.variable import set_value
 from ...logging import TensorBoardProgressWriter
@@ -18,7 +19,6 @@ from ...sgd import ConfigError, moments
 from ...sgd._checkpoints import Checkpoints
 from ...sgd._run import BlockRun
 from ...sgd.settings import BlockSettings
-from ..configuration import Block
 from ..log import Criterion, Log, TrainingLog
 from ..models import function_of, load_network
 from ..network import Network

@@ -8,10 +8,10 @@ from itertools import groupby
 
 import numpy as np
 
+from ...configuration import Block
 from ...sgd import ConfigError
-from ..configuration import Block
 from ..readers import label_maps
-from ..source import write_lines
+from ..writing import write_lines
 from .session import Command
 
 

@@ -15,7 +15,7 @@ from ...train._sources import next_minibatch
 from ...variables import Variable
 from ..network import SUMS, Network
 from ..readers import FileSource, open_reader, streams_of
-from ..source import new_text
+from ..writing import new_text
 from .building import read_or_built
 from .output_format import OutputWriter, output_format
 from .session import Command, named_nodes, no_node, outputs

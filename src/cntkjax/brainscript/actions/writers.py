@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ...configuration import Block
 from ...sgd import ConfigError
-from ..configuration import Block
 from ..readers import open_reader
-from ..source import new_binary, new_text
+from ..writing import new_binary, new_text
 
 _PERIOD, _USER = 100_000, 9  # 10 ms in units of 100 ns; HTK's kind of files with numbers of any meaning
 

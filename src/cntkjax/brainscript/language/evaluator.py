@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from ...sgd.keys import nearest
-from ..source import ConfigError, Place
+from ...configuration import ConfigError, Place
+from ...configuration.source import nearest
 from . import syntax
 from .operators import binary, unary
 from .values import Applied, Array, Builtin, Closure, Fields, LoadedNetwork, NetNode, Thunk, kind_of, parameters_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ..source import ConfigError, Place, Text
+from ...configuration import ConfigError, Place, Text
 
 _BLANK = re.compile(r"(?:\s+|#[^\n]*|//[^\n]*|/\*.*?\*/)+", re.DOTALL)
 _TOKEN = re.compile(

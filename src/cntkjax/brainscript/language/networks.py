@@ -11,11 +11,11 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Protocol
 
-from ...sgd.keys import nearest
+from ...configuration import ConfigError, Place, Text
+from ...configuration.source import content_of, find_file, nearest
 from ..building import Builder, network_of
 from ..network import ROLES, Network
 from ..nodes import NetNode
-from ..source import ConfigError, Place, Text, content_of, find_file
 from . import syntax
 from .construction import NodeMaker
 from .editing import editing_functions

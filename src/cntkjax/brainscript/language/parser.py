@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ..source import Place, Text
+from ...configuration import Place, Text
 from . import syntax
 from .lexer import CLOSING, Token, Tokens
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..source import Place
+from ...configuration import Place
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ...configuration import Place
 from ..nodes import NetNode
-from ..source import Place
 from .syntax import Expression, Lambda
 
 # Numbers are floats, truth values bools, strings strs, arrays `Array`.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ...configuration import Text
 from ..language.networks import Scope, deep_recursion, expanded
-from ..source import Text
 from .editor import Editor
 
 

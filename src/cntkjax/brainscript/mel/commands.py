@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ..source import ConfigError, Place, Text
+from ...configuration import ConfigError, Place, Text
 
 _STATEMENT = re.compile(r"[ \t]*(?:([A-Za-z_]\w*)[ \t]*=[ \t]*)?([A-Za-z_]\w*)[ \t]*\(", re.MULTILINE)
 _ARGUMENT = re.compile(r"\s*((?:\"[^\"]*\"|'[^']*'|\[[^\]]*\]|[^,\"'\[])+?)\s*(?:,|$)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from ...configuration import ConfigError, Place, Text
 from ..language.editing import copied_leaf, learns, loaded
 from ..language.evaluator import did_you_mean
 from ..language.networks import Description, Scope, expanded, include_file
@@ -14,7 +15,7 @@ from ..ndl.evaluation import Frame, Run
 from ..ndl.reader import Reader, Section
 from ..network import ROLES, Network
 from ..nodes import NetNode, reachable
-from ..source import ConfigError, Place, Text, new_file, write_lines
+from ..writing import new_file, write_lines
 from .commands import EditLine, commands, plain
 from .models import NamedModel, described
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...configuration import ConfigError
 from ..building import network_of
 from ..network import ROLES, Network
 from ..nodes import NetNode
-from ..source import ConfigError
 
 
 @dataclass

@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
+from ...configuration import Place, Text, inside
 from ..building import network_of
-from ..configuration import inside
 from ..language.networks import Description, Scope, deep_recursion, expanded, include_file
 from ..network import ROLES, Network
 from ..nodes import NetNode
-from ..source import Place, Text
 from .evaluation import Frame, Run, as_node
 from .names import SPECIAL
 from .reader import NdlTerm, Reader, Section

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...configuration import ConfigError, Place
 from ..language.evaluator import ScriptEvaluator, did_you_mean
 from ..language.values import Array, Closure, Thunk
 from ..network import ROLES
 from ..nodes import NetNode
-from ..source import ConfigError, Place
 from .names import FUNCTIONS, OPTIONS, SPECIAL, VALUES
 from .reader import Macro, NdlTerm
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ...configuration import Place, Text
 from ..language.lexer import CLOSING, Token, Tokens
-from ..source import Place, Text
 
 
 @dataclass(frozen=True)

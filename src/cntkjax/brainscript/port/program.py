@@ -10,6 +10,7 @@ from pathlib import Path
 from pprint import pformat
 from typing import Any
 
+from ...configuration import FILES_ARE_READ, Block, load
 from ...sgd import ConfigError
 from ...sgd.settings import shown
 from ..actions.building import built, command_blocks, has_builder
@@ -17,7 +18,6 @@ from ..actions.session import Command
 from ..actions.sgd_block import settings_of
 from ..actions.test import minibatch_size
 from ..building import recorded
-from ..configuration import FILES_ARE_READ, Block, load
 from ..library.package import PACKAGE
 from ..log import Log
 from ..network import Network

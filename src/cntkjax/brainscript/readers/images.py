@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from ...configuration import Block
 from ...io import Base64ImageDeserializer, ImageDeserializer, StreamDef, StreamDefs, transforms
-from ..configuration import Block
 
 _INTERPOLATIONS = ("nearest", "linear", "cubic", "lanczos")
 

@@ -7,16 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from ...configuration import Block, Text, assignments
+from ...configuration.block import FLAGS
 from ...io import INFINITELY_REPEAT, StreamInformation
 from ...ops import combine
 from ...ops.functions import Function
 from ...sgd import ConfigError
-from ...sgd.keys import FLAGS
 from ...variables import Variable
-from ..configuration import Block
-from ..configuration.parsing import assignments
 from ..log import Log
-from ..source import Text
 from .files import FileSource, UtteranceSource
 from .images import image_deserializer, image_reader
 from .sentences import Corpus, SentenceSource

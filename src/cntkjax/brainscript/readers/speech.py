@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...configuration import Block
+from ...configuration.source import local_path
 from ...io import HTKFeatureDeserializer, HTKMLFDeserializer, LatticeDeserializer, StreamDef, StreamDefs
 from ...io._htk import FeatureHeader, script_path
 from ...sgd import ConfigError
-from ..configuration import Block
-from ..source import local_path
 
 _GROUPS = ("input", "output")
 _FILE = re.compile(r"(?:[^=]*=)?(.*?)(?:\[\d+,\d+\])?\s*")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ...configuration import Block
 from ...io import CBFDeserializer, CTFDeserializer, StreamDef
 from ...io._uci import labels_in
 from ...sgd import ConfigError
-from ..configuration import Block
 
 _OPTIONS = ("maxErrors", "chunkSizeInBytes")
 _LABEL_TYPES = ("Category", "Regression", "None")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ...configuration import Block
 from ...io import StreamInformation
 from ...sgd import ConfigError
-from ..configuration import Block
 from .sentences import Corpus, Pieces, Rows, grouped, one_hot, words_in
 
 SENTENCE_KEYS = (  # of blocks of both readers

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from cntkjax.brainscript.configuration import load
+from cntkjax.configuration import load
 from cntkjax.sgd import ConfigError
-from tests.brainscript.configuration.reading import read
+from tests.configuration.reading import read
 
 
 @pytest.mark.parametrize(("text", "place", "message"), [

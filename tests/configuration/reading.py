@@ -1,6 +1,6 @@
 """Reading a configuration from its text."""
 
-from cntkjax.brainscript.configuration import load
+from cntkjax.configuration import load
 
 
 def read(tmp_path, text, *arguments):

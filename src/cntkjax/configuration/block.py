@@ -11,11 +11,10 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TypeVar
 
-from ...sgd import ConfigError
-from ...sgd.keys import FLAGS, nearest
-from ..source import COMMAND_LINE, Place, Text, content_of, local_path
 from .parsing import Entry, assignments, elements, inside, unquoted, within_quotes
+from .source import COMMAND_LINE, ConfigError, Place, Text, content_of, local_path, nearest
 
+FLAGS = dict.fromkeys(("true", "t", "yes", "y", "1"), True) | dict.fromkeys(("false", "f", "no", "n", "0", ""), False)
 FILES_ARE_READ = ContextVar("whether files that are named have to be there", default=True)
 _REFERENCE = re.compile(r"\$(\w+)\$")
 Value = TypeVar("Value")

@@ -2,10 +2,10 @@
 
 import pytest
 
-from cntkjax.brainscript.configuration import load
-from cntkjax.brainscript.source import new_file
+from cntkjax.brainscript.writing import new_file
+from cntkjax.configuration import load
 from cntkjax.sgd import ConfigError
-from tests.brainscript.configuration.reading import read
+from tests.configuration.reading import read
 
 
 def test_files_are_layered_and_included_once(tmp_path):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ..source import COMMAND_LINE, Place, Text, content_of, find_file
 from .block import Block
 from .parsing import Entry, assignments
+from .source import COMMAND_LINE, Place, Text, content_of, find_file
 
 _DEPTH = 50  # of includes
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..source import ConfigError, Place, Text
+from .source import ConfigError, Place, Text
 
 _ITEM = re.compile(r"(\w[\w.]*)[ \t]*([={(])")
 _BLOCK = re.compile(r"\s*[\[{(]")

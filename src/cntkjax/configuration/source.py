@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import io
+import difflib
 import os
 import re
 from bisect import bisect_right
@@ -10,16 +10,25 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-from ..sgd import ConfigError
-from ..sgd.keys import nearest
 
 COMMAND_LINE = "the command line"  # the name of a text that is an argument
 _NOT_STRUCTURE = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'|(?<![^\s])#(?!workers\b)[^\n]*|(?<![^\s])//(?=[ \t])[^\n]*")
 _CLOSING = {"{": "}", "[": "]", "(": ")"}
 _BRACKET = re.compile(r"[][(){}]")
 _SHOWN = 160  # characters of a line in messages
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used. The message has the line and column, the key, and what is allowed.
+
+    `problem`: the message without the place. `place`: where it is, as ``str(place)`` says; None where no line is wrong,
+    as for a key that is missing. `context`: lines below the message, such as the user's line with a caret.
+    """
+
+    def __init__(self, problem: str, place: object = None, context: str = "") -> None:
+        message = problem if place is None else f"{place}: {problem}"
+        super().__init__(f"{message}\n{context}" if context else message)
+        self.problem, self.place, self.context = problem, place, context
 
 
 @dataclass(frozen=True)
@@ -126,7 +135,7 @@ class Place:
 
     def __str__(self) -> str:
         place = self.original
-        return f"{place.text.name}, line {place.line}, column {place.column}"
+        return f"{place.text.name}{', ' * bool(place.text.name)}line {place.line}, column {place.column}"
 
     def excerpt(self) -> str:
         """The user's line with a caret below the column."""
@@ -156,6 +165,17 @@ class Place:
         return self.error("; ".join([message, *([f"did you mean {guess}?"] if guess else filter(None, [otherwise]))]))
 
 
+def nearest(name: str, names: Iterable[str], similarity: float = 0.6) -> str | None:
+    """The name that is spelt most like this one, if any is similar: 1 is the same.
+
+    >>> nearest("minibatchsze", ["maxEpochs", "minibatchSize"])
+    'minibatchSize'
+    """
+    by_lower = {each.lower(): each for each in names}
+    matches = difflib.get_close_matches(name.lower(), by_lower, 1, similarity)
+    return by_lower[matches[0]] if matches else None
+
+
 def local_path(name: str) -> str:
     """The name of a file as it is here: configurations that were written on Windows have backslashes in it."""
     return name if os.path.exists(name) else name.replace("\\", os.sep)
@@ -179,49 +199,9 @@ def find_file(name: str, place: Place) -> Path:
     raise place.error((f"there is no file {name}" if name else "a file has to be named here") + hint)
 
 
-def new_file(name: str) -> Path:
-    """The path of a file that is written; its folder is made. Errors: ConfigError if it is a folder itself."""
-    path = Path(name)
-    if path.is_dir():
-        raise ConfigError(f"'{name}' is a folder, and no file that can be written: give the name of one in it")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path
-
-
-class _NewFile(io.FileIO):
-    """A file whose errors name it: a full disk may be that of one of many files."""
-
-    def write(self, data: Any, /) -> int:
-        """Write bytes; returns how many were."""
-        try:
-            return super().write(data)
-        except OSError as error:
-            error.filename = self.name
-            raise
-
-
-def new_binary(name: str) -> io.BufferedWriter:
-    """A file that is written. Errors: as of `new_file`; OSError with the name of the file if it cannot be written."""
-    return io.BufferedWriter(_NewFile(str(new_file(name)), "w"))
-
-
-def new_text(name: str) -> io.TextIOWrapper:
-    """The same, of a text in UTF-8."""
-    return io.TextIOWrapper(new_binary(name), encoding="utf-8", newline="\n")
-
-
-def write_lines(name: str, lines: Iterable[str]) -> None:
-    """Write a text. Errors: as of `new_binary`."""
-    with new_text(name) as file:
-        file.writelines(f"{line}\n" for line in lines)
-
-
 def content_of(path: Path) -> str:
     """The text of a file, whatever its line ends are, and whether it begins with a mark of its encoding."""
     return path.read_bytes().decode("utf-8-sig", errors="replace").replace("\r\n", "\n").replace("\r", "\n")
 
 
-__all__ = [
-    "COMMAND_LINE", "ConfigError", "Place", "Text", "content_of", "find_file", "local_path", "new_binary", "new_file",
-    "new_text", "write_lines",
-]  # fmt: skip
+__all__ = ["COMMAND_LINE", "ConfigError", "Place", "Text", "content_of", "find_file", "local_path", "nearest"]

@@ -5,7 +5,7 @@ import pytest
 from cntkjax.brainscript.describe import describe
 from cntkjax.brainscript.log import Log
 from cntkjax.sgd import ConfigError
-from tests.brainscript.configuration.reading import read
+from tests.configuration.reading import read
 
 
 def test_values_of_all_kinds(tmp_path):
