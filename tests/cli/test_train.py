@@ -54,8 +54,8 @@ def test_a_model_is_trained_and_a_second_call_goes_on(files, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(("more", "message"), [
-    (["maxEpoch=3"], "maxEpoch on the command line: SGD has no key maxEpoch; did you mean maxEpochs?"),
-    (["maxEpochs=x"], "maxEpochs on the command line, column 1: 'x' is no number"),
+    (["maxEpoch=3"], "the command line, line 1, column 1: SGD has no key maxEpoch; did you mean maxEpochs?"),
+    (["maxEpochs=x"], "the command line, line 1, column 1: 'x' is no number"),
     (["trainCriterionNodeName=lss"], "trainCriterionNodeName = lss: the model has no node of this name; its nodes are"),
     (["evalCriterionNodeName=er"], "did you mean err?"),
     (["truncated=true"], "truncated = true needs a source that cuts sequences"),

@@ -205,24 +205,25 @@ def network_of(members: dict[str, NetNode], roles: dict[str, list[NetNode]], pre
             roles[node.tag].append(node)
     builder = Builder(_package.get(), precision)
     builder.build(nodes.values())
-    found = Network({name: builder.built[id(node)] for name, node in nodes.items() if node.operation != "DynamicAxis"})
-    found.roles = {role: [node.name for node in roles[role]] for role in ROLES}
-    found.operations = {name: node.operation for name, node in nodes.items()}
-    found.inputs = {name: [each.name for each in node.operands()] for name, node in nodes.items()}
-    found.statistics = {
+    variables = {name: builder.built[id(node)] for name, node in nodes.items() if node.operation != "DynamicAxis"}
+    network = Network(variables)
+    network.roles = {role: [node.name for node in roles[role]] for role in ROLES}
+    network.operations = {name: node.operation for name, node in nodes.items()}
+    network.inputs = {name: [each.name for each in node.operands()] for name, node in nodes.items()}
+    network.statistics = {
         name: (node.operation, node.operands()[0].name) for name, node in nodes.items()
         if node.operation in PRECOMPUTED and (node.variable is None or "awaitsData" in node.options)
     }
-    found.traces = {name: node.options for name, node in nodes.items() if node.operation == "Trace"}
-    learned = [name for name, variable in found.nodes.items() if variable.is_parameter]
+    network.traces = {name: node.options for name, node in nodes.items() if node.operation == "Trace"}
+    learned = [name for name, variable in network.nodes.items() if variable.is_parameter]
     rates = {name: nodes[name].options.get("learningRateMultiplier", 1.0) for name in learned}
-    found.rates = {name: float(rate) for name, rate in rates.items() if rate not in (0, 1)}
-    for name, variable in found.nodes.items():
+    network.rates = {name: float(rate) for name, rate in rates.items() if rate not in (0, 1)}
+    for name, variable in network.nodes.items():
         if variable.name != name:
             rename(variable, name)
             if (function := producer(variable)) is not None:  # files have the names of functions
                 rename(function, name)
-    return found
+    return network
 
 
 __all__ = ["Builder", "network_of", "recorded"]

@@ -71,10 +71,10 @@ def network_in(function: Function) -> Network:
     if (kept := _kept(function)) is None:  # layers of Python are blocks
         function = unfolded(function, lambda node: len(node.outputs) > 1 if node.is_block else node.op_name == _FROZEN)
         return _as_saved(_named(function), function)
-    found = _named(function)
-    names = [name for name in kept["operations"] if name in found]
-    roles = {role: [name for name in kept["roles"].get(role, ()) if name in found] for role in ROLES}
-    network = Network({name: found[name] for name in names}, roles, kept["operations"], kept["inputs"])
+    variables = _named(function)
+    names = [name for name in kept["operations"] if name in variables]
+    roles = {role: [name for name in kept["roles"].get(role, ()) if name in variables] for role in ROLES}
+    network = Network({name: variables[name] for name in names}, roles, kept["operations"], kept["inputs"])
     network.rates, network.traces = kept["rates"], kept.get("traces", {})
     network.statistics = {name: (kind, of) for name, (kind, of) in kept.get("statistics", {}).items()}
     return network
@@ -92,13 +92,13 @@ def _kept(function: Function) -> Any:
 
 def _named(function: Function) -> dict[str, Variable]:
     """The variables by their names; those without a name of their own by their uids, as CNTK does."""
-    found: dict[str, Variable] = {}
+    by_name: dict[str, Variable] = {}
     for node in nodes([function.root_function]):
         variables: list[Any] = [*(node.outputs if node.op_name != "Combine" else ()), *_operands(node)]
         for variable in variables:
             name = variable.name or variable.uid
-            found[name if found.get(name, variable) is variable else variable.uid] = variable
-    return found
+            by_name[name if by_name.get(name, variable) is variable else variable.uid] = variable
+    return by_name
 
 
 def _operands(node: Any) -> list[Any]:

@@ -57,14 +57,14 @@ class Network:
 
     def reached(self, roots: Sequence[str], after: Mapping[str, Sequence[str]] | None = None) -> list[str]:
         """The names of nodes and all that they depend on, depth first. `after`: what follows each, not its inputs."""
-        found: dict[str, None] = {}
+        names: dict[str, None] = {}
         pending = [*reversed(roots)]
         while pending:
             name = pending.pop()
-            if name not in found:
-                found[name] = None
+            if name not in names:
+                names[name] = None
                 pending += reversed((self.inputs if after is None else after).get(name, ()))
-        return list(found)
+        return list(names)
 
     def of_epoch(self) -> set[str]:
         """The names of nodes that accumulate over an epoch."""

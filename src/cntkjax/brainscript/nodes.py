@@ -82,7 +82,7 @@ def named(roots: Iterable[NetNode]) -> dict[str, NetNode]:
 
     The second node of a name gets an underscore in front, as in CNTK.
     """
-    found: dict[str, NetNode] = {}
+    by_name: dict[str, NetNode] = {}
     seen: set[int] = set()
     waiting = deque(roots)
     while waiting:
@@ -90,11 +90,11 @@ def named(roots: Iterable[NetNode]) -> dict[str, NetNode]:
         if id(node) in seen:
             continue
         seen.add(id(node))
-        while node.name in found:
+        while node.name in by_name:
             node.name = "_" + node.name
-        found[node.name] = node
+        by_name[node.name] = node
         waiting.extend(node.operands())
-    return found
+    return by_name
 
 
 def ordered(nodes: Sequence[NetNode], is_delay: Callable[[NetNode], bool]) -> list[list[NetNode]]:
@@ -134,26 +134,26 @@ def _with_users(nodes: Iterable[NetNode], begin: Iterable[NetNode]) -> list[NetN
     for node in nodes:
         for operand in node.operands():
             users.setdefault(id(operand), []).append(node)
-    found = {id(node): node for node in begin}
-    waiting = list(found.values())
+    reached = {id(node): node for node in begin}
+    waiting = list(reached.values())
     while waiting:
         for user in users.get(id(waiting.pop()), ()):
-            if id(user) not in found:
-                found[id(user)] = user
+            if id(user) not in reached:
+                reached[id(user)] = user
                 waiting.append(user)
-    return list(found.values())
+    return list(reached.values())
 
 
 def reachable(roots: Iterable[NetNode], known: Container[int] = ()) -> list[NetNode]:
     """The roots and all that they depend on, without nodes that are known, by `id`, and what only these need."""
-    found: dict[int, NetNode] = {}
+    reached: dict[int, NetNode] = {}
     waiting = list(roots)
     while waiting:
         node = waiting.pop()
-        if id(node) not in found and id(node) not in known:
-            found[id(node)] = node
+        if id(node) not in reached and id(node) not in known:
+            reached[id(node)] = node
             waiting.extend(node.operands())
-    return list(found.values())
+    return list(reached.values())
 
 
 def replaced(

@@ -35,13 +35,13 @@ class Nodes:
 
     def activations(self, count: int) -> list[str]:
         """The operation of each hidden layer; the last one that is listed holds for the rest."""
-        found = self.block.choices("layerTypes", _ACTIVATIONS) or ["Sigmoid"]
-        return [found[min(i, len(found) - 1)] for i in range(count)]
+        operations = self.block.choices("layerTypes", _ACTIVATIONS) or ["Sigmoid"]
+        return [operations[min(i, len(operations) - 1)] for i in range(count)]
 
     def criterion(self, key: str, default: str = "CrossEntropyWithSoftmax") -> str:
         """The operation of a criterion."""
-        found = self.block.choice(key, (*_CRITERIA, CLASS_BASED, *_OTHER_NAMES), default)
-        return _OTHER_NAMES.get(found, found)
+        operation = self.block.choice(key, (*_CRITERIA, CLASS_BASED, *_OTHER_NAMES), default)
+        return _OTHER_NAMES.get(operation, operation)
 
 
 __all__ = ["CLASS_BASED", "Nodes"]

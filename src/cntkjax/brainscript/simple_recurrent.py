@@ -45,9 +45,9 @@ class _Recurrent(Nodes):
             recurrent[name] = self.weight(f"WH{name}{number}", size, size)
             peephole[name] = self.weight(f"WC{name}{number}", size, 1)
         recurrent["C"] = self.weight(f"WHC{number}", size, size)
-        made: dict[str, NetNode] = {}
-        before = {name: self.delayed(lambda: made["output"]) for name in "IFOC"}
-        cells = {name: self.delayed(lambda: made["cell"]) for name in ("I", "F", "kept")}
+        current: dict[str, NetNode] = {}
+        before = {name: self.delayed(lambda: current["output"]) for name in "IFOC"}
+        cells = {name: self.delayed(lambda: current["cell"]) for name in ("I", "F", "kept")}
 
         def gate(name: str, cell: NetNode) -> NetNode:
             peep = self.auto("DiagTimes", peephole[name], cell)
@@ -60,10 +60,10 @@ class _Recurrent(Nodes):
         candidate = self.auto("Tanh", self.auto("Plus", self.auto("Times", weights["C"], x), past))
         entering = self.auto("ElementTimes", opened, candidate)
         kept = self.auto("ElementTimes", gate("F", cells["F"]), cells["kept"])
-        made["cell"] = self.auto("Plus", kept, entering)
-        shown = gate("O", made["cell"])
-        made["output"] = self.auto("ElementTimes", shown, self.auto("Tanh", made["cell"]))
-        return made["output"]
+        current["cell"] = self.auto("Plus", kept, entering)
+        shown = gate("O", current["cell"])
+        current["output"] = self.auto("ElementTimes", shown, self.auto("Tanh", current["cell"]))
+        return current["output"]
 
     def lstms(self, x: NetNode, sizes: Sequence[int]) -> NetNode:
         """An embedding of words, and layers of LSTM units."""
@@ -81,13 +81,13 @@ class _Recurrent(Nodes):
         recurrent = set(self.block.integers("recurrentLayer"))
         for i, activation in enumerate(self.activations(len(sizes) - 2)):
             product = self.auto("Times", self.weight(f"W{i}", sizes[i + 1], sizes[i]), x)
-            made: dict[str, NetNode] = {}
+            current: dict[str, NetNode] = {}
             if i + 1 in recurrent:
                 weight = self.weight(f"R{i + 1}", sizes[i + 1], sizes[i + 1])
-                other = self.auto("Times", weight, self.delayed(partial(made.__getitem__, "x")))
+                other = self.auto("Times", weight, self.delayed(partial(current.__getitem__, "x")))
             else:
                 other = self.bias(f"B{i}", sizes[i + 1])
-            x = made["x"] = self.auto(activation, self.auto("Plus", product, other))
+            x = current["x"] = self.auto(activation, self.auto("Plus", product, other))
         return x
 
     def with_softmax(self, last: NetNode, sizes: Sequence[int]) -> tuple[NetNode, NetNode, list[NetNode]]:

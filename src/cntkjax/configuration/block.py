@@ -84,8 +84,8 @@ class Block:
 
         Errors: ConfigError for ``$name$`` that is not defined, or refers to itself.
         """
-        found = self.find(name)
-        return None if found is None else found[0].expanded(found[1])
+        definition = self.find(name)
+        return None if definition is None else definition[0].expanded(definition[1])
 
     def own(self, name: str) -> Text | None:
         """The value of a name in this block itself."""
@@ -93,10 +93,10 @@ class Block:
 
     def block(self, name: str) -> Block | None:
         """The block of a name here or around, merged from all of its texts. Errors: ConfigError if it is none."""
-        found = self.find(name)
-        if found is None:
+        definition = self.find(name)
+        if definition is None:
             return None
-        scope, last = found
+        scope, last = definition
         if not last.is_block:
             text = scope.expanded(last)
             if text.content[:1] not in ("[", "{"):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
@@ -19,6 +20,15 @@ from ._given import Assignment, argument, as_arguments, definitions, find_block,
 from ._run import BlockRun
 from .history import History
 from .settings import BlockSettings
+
+
+@contextmanager
+def _in_one_line() -> Iterator[None]:
+    """Errors without the lines that the command line shows below them: in a program they are one sentence."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(error.problem, error.place) from None
 
 
 class SGD:
@@ -37,7 +47,8 @@ class SGD:
     """
 
     def __init__(self, **block: Any) -> None:
-        self.settings = BlockSettings(as_arguments(block))
+        with _in_one_line():
+            self.settings = BlockSettings(as_arguments(block))
 
     @classmethod
     def parse(cls, text: str, **overrides: Any) -> SGD:
@@ -69,9 +80,10 @@ class SGD:
 
     @classmethod
     def _in_text(cls, text: Text, overrides: Iterable[Assignment], names: Mapping[str, str] = {}) -> SGD:
-        content, outer = find_block(text, definitions(names))
         block = cls.__new__(cls)
-        block.settings = BlockSettings(in_text(content, outer), overrides, outer, outer.text("precision", "float"))
+        with _in_one_line():
+            content, outer = find_block(text, definitions(names))
+            block.settings = BlockSettings(in_text(content, outer), overrides, outer, outer.text("precision", "float"))
         return block
 
     def __getitem__(self, key: str) -> Any:

@@ -57,9 +57,9 @@ def _simple(block: Block, command: Command) -> Network:
 
 def _described(block: Block, name: str, precision: str) -> Network:
     """The network of a description in BrainScript or NDL."""
-    found = block.find(name)
-    assert found is not None
-    scope, entry = found
+    definition = block.find(name)
+    assert definition is not None
+    scope, entry = definition
     build = ndl.build_network if name == "NDLNetworkBuilder" else build_network
     if build is ndl.build_network and entry.is_block:  # its values count in it, and in the files that it names
         scope = scope.required_block(name)
@@ -71,8 +71,10 @@ def _described(block: Block, name: str, precision: str) -> Network:
 
 def read_or_built(command: Command) -> Network:
     """The network that a test evaluates: from its own builder in BrainScript, or else the model."""
-    own = next((name for name in _BRAINSCRIPT if name in command.block), None)
-    return load_network(command.model_path) if own is None else _described(command.block, own, command.precision)
+    builder = next((name for name in _BRAINSCRIPT if name in command.block), None)
+    if builder is None:
+        return load_network(command.model_path)
+    return _described(command.block, builder, command.precision)
 
 
 __all__ = ["BUILDERS", "built", "command_blocks", "has_builder", "read_or_built"]

@@ -74,14 +74,14 @@ def _factors(variable: Any, name: str, ratio: float, aligned: int, command: Comm
 def _replaced(network: Network, factors: dict[Any, Any]) -> Network:
     """The network with products in place of weights."""
     function = combine([v for v in network.nodes.values() if v.is_output]).clone(CloneMethod.share, factors)
-    found: dict[str, Any] = {v.name: v for v in (*function.outputs, *function.arguments, *function.parameters,
-                                                 *function.constants)}
+    leaves = (*function.arguments, *function.parameters, *function.constants)
+    variables: dict[str, Any] = {v.name: v for v in (*function.outputs, *leaves)}
     operations, inputs = dict(network.operations), dict(network.inputs)
     for product in factors.values():
-        found[product.name] = product.output
+        variables[product.name] = product.output
         operations[product.name], inputs[product.name] = "Times", [f"{product.name}_U", f"{product.name}_V"]
         operations |= dict.fromkeys(inputs[product.name], "LearnableParameter")
-    names = {name: found[name] for name in operations if name in found}
+    names = {name: variables[name] for name in operations if name in variables}
     return Network(names, network.roles, {name: operations[name] for name in names}, inputs, rates=network.rates)
 
 

@@ -30,8 +30,8 @@ def test(command: Command) -> None:
 def evaluate(network: Network, command: Command) -> list[float]:
     """The averages of the criteria, which are logged."""
     evaluation = Evaluation(network, _criteria(network, command), command.reader)
-    every = command.block.integer("numMBsToShowResult", 100)
-    sums = evaluation.run(minibatch_size(command.block), command.block.integer("epochSize", 0), command.log, every)
+    interval = command.block.integer("numMBsToShowResult", 100)
+    sums = evaluation.run(minibatch_size(command.block), command.block.integer("epochSize", 0), command.log, interval)
     command.log.line(f"Final Results: Minibatch[1-{sums.minibatches}]: {sums.shown(perplexity=True)}")
     return sums.averages()
 
@@ -59,10 +59,10 @@ class Evaluation:
         self._network.forget_epoch()
         whole, since = Sums(self._criteria), Sums(self._criteria)
         while minibatch := next_minibatch(source, size, inputs):
-            given = [{variable: minibatch[variable] for variable in used} for used in self._arguments]
-            results = [each.test_sum(data) for each, data in zip(self._evaluators, given, strict=True)]
+            feeds = [{variable: minibatch[variable] for variable in used} for used in self._arguments]
+            results = [each.test_sum(data) for each, data in zip(self._evaluators, feeds, strict=True)]
             size_read = max(data.num_samples for data in minibatch.values())  # also of nodes of weights only
-            sizes = [samples if data else size_read for data, (_, samples) in zip(given, results, strict=True)]
+            sizes = [samples if data else size_read for data, (_, samples) in zip(feeds, results, strict=True)]
             for each in (whole, since):
                 each.add([total for total, _ in results], sizes)
             if whole.minibatches % (every or sys.maxsize) == 0:

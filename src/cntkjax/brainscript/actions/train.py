@@ -192,10 +192,10 @@ def _precompute(network: Network, command: Command, piece: int) -> None:
             log.line(f"\t{name} = {network.statistics[name][0]}()")
     nodes = {name: network.nodes[name] for _, name in network.statistics.values()}
     source, roots = open_reader(command.reader, once=True, shuffled=False, piece=piece), [*nodes.values()]
-    found = dict(zip(nodes, moments(roots, source, streams_of(roots, source)), strict=True))
+    results = dict(zip(nodes, moments(roots, source, streams_of(roots, source)), strict=True))
     for constant, (operation, name) in network.statistics.items():
         variable: Any = network.nodes[constant]
-        result = found[name].mean if operation == "Mean" else found[name].inverse_deviation
+        result = results[name].mean if operation == "Mean" else results[name].inverse_deviation
         set_value(variable, result.reshape(variable.shape).astype(variable.dtype))
     network.statistics = {}  # a model that is saved now has them
     log.line("", "Precomputing --> Completed.", "")

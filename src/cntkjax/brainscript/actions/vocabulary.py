@@ -67,8 +67,8 @@ def classes(counts: list[int], number: int) -> list[int]:
     if not number:
         return [0] * len(counts)
     shares = np.cumsum(np.sqrt(np.array(counts, np.float64)))
-    found = np.minimum((shares / shares[-1] * number).astype(int), number - 1)
-    return [int(group) for group in np.unique(found, return_inverse=True)[1]]  # without gaps
+    groups = np.minimum((shares / shares[-1] * number).astype(int), number - 1)
+    return [int(group) for group in np.unique(groups, return_inverse=True)[1]]  # without gaps
 
 
 __all__ = ["classes", "create_label_map", "vocabulary", "write_classes"]

@@ -55,16 +55,16 @@ def _writers(
     block = command.block
     writer = block.block("writer") if "writer" in block else None
     if writer is not None:
-        found = block_writers(writer, command.reader, stack)
+        writers = block_writers(writer, command.reader, stack)
         for entry in writer:
-            if entry.name in found and entry.name not in network.nodes:
+            if entry.name in writers and entry.name not in network.nodes:
                 raise no_node(network, entry.name, "writer", entry.place)
-        listed = named_nodes(network, block, "outputNodeNames") if "outputNodeNames" in block else found
-        return {name: each for name, each in found.items() if name in listed}, ""
+        listed = named_nodes(network, block, "outputNodeNames") if "outputNodeNames" in block else writers
+        return {name: each for name, each in writers.items() if name in listed}, ""
     names = outputs(network, block)
     path, form = block.file("outputPath"), output_format(block.block("format"))
-    found = {name: OutputWriter(form, name, _open(stack, path, name), keys) for name in names}
-    return found, "" if path == "-" else f"Written to {path}*"
+    writers = {name: OutputWriter(form, name, _open(stack, path, name), keys) for name in names}
+    return writers, "" if path == "-" else f"Written to {path}*"
 
 
 def written(
@@ -73,8 +73,8 @@ def written(
 ) -> int:
     """Write a minibatch; returns the number of its samples."""
     for name, value in values.items():
-        given = {variable: minibatch[variable] for variable in value.arguments}
-        result, axes = value.eval(given), len(value.output.dynamic_axes)
+        feeds = {variable: minibatch[variable] for variable in value.arguments}
+        result, axes = value.eval(feeds), len(value.output.dynamic_axes)
         for sequence in result if axes > 1 else ([row] for row in result) if axes else [[result]]:
             dense = sequence.todense() if hasattr(sequence, "todense") else sequence
             writers[name].sequence(dense, network.nodes[name].shape)

@@ -54,22 +54,22 @@ class NodeMaker:
 
     def _options(self, evaluator: ScriptEvaluator, record: Fields, operation: str, call: Applied) -> dict[str, Any]:
         """The options of the operation that the record or the function around it gives."""
-        found = {}
+        options = {}
         names = OPERATIONS[operation].options if operation in OPERATIONS else {}
         for name in (*names, *_MORE.get(operation, ())):
             thunk = record.option(name)
             if thunk is not None:
-                found[name] = plain(evaluator, evaluator.force(thunk), call)
-        return found
+                options[name] = plain(evaluator, evaluator.force(thunk), call)
+        return options
 
     def _nodes(self, evaluator: ScriptEvaluator, inputs: Thunk, call: Applied) -> list[NetNode]:
         """The inputs; numbers become constants."""
-        found = []
+        nodes = []
         for value in evaluator.elements(evaluator.force(inputs)):
             if isinstance(value, float):
                 value = evaluator.call_library("ConstantTensor", [value, 1.0], call.path, call.place)
-            found.append(evaluator.expect(NetNode, value, call.place, "a node of the network"))
-        return found
+            nodes.append(evaluator.expect(NetNode, value, call.place, "a node of the network"))
+        return nodes
 
     def _tag(self, evaluator: ScriptEvaluator, record: Fields, operation: str, call: Applied) -> str:
         thunk = record.option("tag")

@@ -90,15 +90,17 @@ def _clone_function(call: Applied) -> Builtin:
     members = _members(call, outputs)
 
     def clone(inner: Applied) -> Any:
-        given = [inner.evaluator.expect(NetNode, each, inner.place, "a node of the network") for each in inner.values()]
-        if len(given) != len(nodes):
-            raise inner.error(f"the cloned function has {len(nodes)} arguments, {len(given)} are given")
-        replacements = {id(node): new for node, new in zip(nodes, given, strict=True)}
+        operands = inner.values()
+        for each in operands:
+            inner.evaluator.expect(NetNode, each, inner.place, "a node of the network")
+        if len(operands) != len(nodes):
+            raise inner.error(f"the cloned function has {len(nodes)} arguments, {len(operands)} are given")
+        replacements = {id(node): new for node, new in zip(nodes, operands, strict=True)}
         if mode != "shared":
             replacements |= _parameters(members.values(), replacements, mode, inner.path)
         copies = replaced(members.values(), replacements, lambda name: f"{inner.path}.{name}" if inner.path else name)
         for node in copies.values() if mode == "constant" else ():  # Microsoft's page How do I adapt models
-            if node.operation == "BatchNormalization" and node.variable is not None and node not in given:
+            if node.operation == "BatchNormalization" and node.variable is not None and node not in operands:
                 node.options = node.options | {"frozen": True}
         results = {name: copies.get(id(node), node) for name, node in members.items()}
         return _result(inner, outputs, results)

@@ -229,11 +229,11 @@ class ScriptEvaluator:
         thunks = [Thunk(e, scope, f"{path}[{i}]") for i, e in enumerate(expression.elements)]
         if not expression.flat:
             return Array(thunks)
-        found: list[Thunk] = []
+        elements: list[Thunk] = []
         for thunk in thunks:
             value = self.force(thunk)
-            found += value.elements if isinstance(value, Array) else [thunk]
-        return Array(found)
+            elements += value.elements if isinstance(value, Array) else [thunk]
+        return Array(elements)
 
     def _range(self, expression: syntax.Range, scope: Fields, path: str) -> Array:
         first, last = (

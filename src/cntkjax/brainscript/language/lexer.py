@@ -71,7 +71,7 @@ def tokens(text: Text) -> list[Token]:
     Errors: ConfigError for a character that begins no token, or a string or comment without its end.
     """
     content, position = text.content, 0
-    found: list[Token] = []
+    read: list[Token] = []
     begins_line = True
     while True:
         if blank := _BLANK.match(content, position):
@@ -79,14 +79,14 @@ def tokens(text: Text) -> list[Token]:
             position = blank.end()
         place = Place(text, position)
         if position == len(content):
-            return [*found, Token("end", "", place, begins_line=True)]
+            return [*read, Token("end", "", place, begins_line=True)]
         match = _TOKEN.match(content, position)
         if match is None or content.startswith("/*", position):
             raise place.error(_complaint(content, position))
         kind = str(match.lastgroup)
         if match[0] in KEYWORDS:
             kind = "keyword"
-        found.append(Token(kind, match[0], place, begins_line))
+        read.append(Token(kind, match[0], place, begins_line))
         position, begins_line = match.end(), False
 
 

@@ -18,9 +18,9 @@ DEPTH = 200  # of nested expressions
 def parse_expression(text: Text, include: Includer) -> syntax.Expression:
     """A text that is one expression."""
     parser = _ScriptParser(text, include)
-    found = parser.expression()
+    expression = parser.expression()
     parser.expect("end")
-    return found
+    return expression
 
 
 def parse_members(text: Text, include: Includer, files: tuple[str, ...] = ()) -> syntax.RecordOf:
@@ -31,9 +31,9 @@ def parse_members(text: Text, include: Includer, files: tuple[str, ...] = ()) ->
     Errors: ConfigError with the place, what is there, and what was expected.
     """
     parser = _ScriptParser(text, include, files)
-    found = parser.members(Place(text, 0))
+    record = parser.members(Place(text, 0))
     parser.expect("end")
-    return found
+    return record
 
 
 class _ScriptParser(Tokens):
@@ -58,7 +58,7 @@ class _ScriptParser(Tokens):
 
     def members(self, place: Place) -> syntax.RecordOf:
         """Assignments up to what is none."""
-        found: dict[str, syntax.Expression] = {}
+        assigned: dict[str, syntax.Expression] = {}
         while True:
             while self.accept(";", ","):
                 pass
@@ -66,15 +66,15 @@ class _ScriptParser(Tokens):
                 members = self.included()
                 if not isinstance(members, syntax.RecordOf):
                     raise word.place.error("the file has an expression here, not members of a record")
-                found |= members.members
+                assigned |= members.members
             elif self.token.kind == "name" or (self.at("array") and self.is_assignment()):
                 name = self.take()
-                if name.text in found:
+                if name.text in assigned:
                     raise name.place.error(f"'{name.text}' is assigned a second time in the same record")
-                found[name.text] = self.assigned(name)
+                assigned[name.text] = self.assigned(name)
                 self.separated()
             else:
-                return syntax.RecordOf(place, found)
+                return syntax.RecordOf(place, assigned)
 
     def is_assignment(self) -> bool:
         return self.tokens[self.next + 1].text == "="
@@ -93,9 +93,9 @@ class _ScriptParser(Tokens):
         if text.name in self.files:
             raise path.place.error(f"{text.name} includes itself: {' > '.join((*self.files, text.name))}")
         parser = _ScriptParser(text, self.include, (*self.files, text.name))
-        found = parser.expression() if parser.at("(", "{", "[") else parser.members(Place(text, 0))
+        content = parser.expression() if parser.at("(", "{", "[") else parser.members(Place(text, 0))
         parser.expect("end")
-        return found
+        return content
 
     def assigned(self, name: Token) -> syntax.Expression:
         """What stands behind the name of a member."""
@@ -168,9 +168,9 @@ class _ScriptParser(Tokens):
         self.depth += 1
         if self.depth > DEPTH:
             raise self.token.place.error(f"expressions are nested more than {DEPTH} deep here")
-        found = parse(*arguments)
+        part = parse(*arguments)
         self.depth -= 1
-        return found
+        return part
 
     def operation(self, level: int) -> syntax.Expression:
         """A chain of operators of one precedence, from left to right."""
@@ -195,21 +195,21 @@ class _ScriptParser(Tokens):
             return syntax.New(word.place, kind.text, self.deeper(self.unary))
         return self.postfix(self.primary())
 
-    def postfix(self, found: syntax.Expression) -> syntax.Expression:
+    def postfix(self, value: syntax.Expression) -> syntax.Expression:
         """Calls, members, indices and ``with``, from left to right."""
         while True:
             if opening := self.accept("(", "{"):
-                found = self.call(found, opening)
+                value = self.call(value, opening)
             elif self.at("[") and not self.token.begins_line:
                 opening = self.take()
-                found = syntax.Index(opening.place, found, self.expression())
+                value = syntax.Index(opening.place, value, self.expression())
                 self.closing(opening)
             elif dot := self.accept("."):
-                found = syntax.Member(dot.place, found, self.expect("name").text)
+                value = syntax.Member(dot.place, value, self.expect("name").text)
             elif word := self.accept("with"):
-                found = syntax.Binary(word.place, "with", found, self.deeper(self.unary))
+                value = syntax.Binary(word.place, "with", value, self.deeper(self.unary))
             else:
-                return found
+                return value
 
     def call(self, function: syntax.Expression, opening: Token) -> syntax.Apply:
         """The arguments of a call."""
@@ -255,9 +255,9 @@ class _ScriptParser(Tokens):
         if opening.text == "[|":
             return self.nested_array(opening)
         parse = self.expression if opening.text == "(" else partial(self.members, opening.place)
-        found = self.deeper(parse)
+        inner = self.deeper(parse)
         self.closing(opening)
-        return found
+        return inner
 
     def nested_array(self, opening: Token) -> syntax.ArrayOf:
         elements = []

@@ -95,10 +95,10 @@ class Editor:
     def matching(self, model: NamedModel, pattern: str, command: EditLine) -> dict[str, NetNode]:
         """The nodes of a model whose names match a pattern; at least one."""
         expression = re.compile(re.escape(pattern).replace(r"\*", ".*"), re.IGNORECASE)
-        found = {name: node for name, node in model.nodes.items() if expression.fullmatch(name)}
-        if not found:
+        nodes = {name: node for name, node in model.nodes.items() if expression.fullmatch(name)}
+        if not nodes:
             raise command.error(f"no node is called '{pattern}'{did_you_mean(pattern, model.nodes)}")
-        return found
+        return nodes
 
     def in_model(self, pattern: str, command: EditLine) -> tuple[NamedModel, str]:
         """The model that a pattern begins with, else the default one, and the rest: all nodes if there is none."""
@@ -110,10 +110,10 @@ class Editor:
 
     def one(self, name: str, command: EditLine) -> NetNode:
         """The one node of a name."""
-        found = self.find(name, command)
-        if len(found) > 1:
-            raise command.error(f"'{name}' is {len(found)} nodes, {', '.join(list(found)[:4])}, ...: name one")
-        return next(iter(found.values()))
+        nodes = self.find(name, command)
+        if len(nodes) > 1:
+            raise command.error(f"'{name}' is {len(nodes)} nodes, {', '.join(list(nodes)[:4])}, ...: name one")
+        return next(iter(nodes.values()))
 
     def named_model(self, name: str, command: EditLine) -> NamedModel:
         if name.lower() not in self.models:
@@ -127,19 +127,19 @@ class Editor:
 
     def load(self, command: EditLine) -> None:
         path = command.argument(0 if command.result else 1)
-        found = loaded(path, command.error)
-        roles = {role: [found.nodes[name] for name in found.roles[role]] for role in ROLES}
-        self.enter(command.result or command.argument(0), NamedModel(dict(found.nodes), roles))
+        model = loaded(path, command.error)
+        roles = {role: [model.nodes[name] for name in model.roles[role]] for role in ROLES}
+        self.enter(command.result or command.argument(0), NamedModel(dict(model.nodes), roles))
 
     def load_snippet(self, command: EditLine) -> None:
         """Add what a file of NDL describes to a model: one section of it, or what it runs."""
         name, path, section = command.argument(0), command.argument(1), command.options.get("section", "")
         if name.lower() not in self.models:
             self.enter(name, NamedModel())
-        found = self.reader.read(expanded(include_file(path, command.place), self.scope))
-        if section and section.lower() not in found.sections:
-            raise command.error(f"there is no section '{section}'{did_you_mean(section, found.sections)}")
-        self.extend(name, found.sections[section.lower()] if section else chosen_statements(found))
+        description = self.reader.read(expanded(include_file(path, command.place), self.scope))
+        if section and section.lower() not in description.sections:
+            raise command.error(f"there is no section '{section}'{did_you_mean(section, description.sections)}")
+        self.extend(name, description.sections[section.lower()] if section else chosen_statements(description))
 
     def enter(self, name: str, model: NamedModel) -> None:
         self.models[name.lower()] = model
@@ -196,18 +196,18 @@ class Editor:
 
     def set_property(self, command: EditLine, of_subtree: bool = False) -> None:
         name, value = command.argument(1).lower(), command.argument(2).lower() in ("true", "1", "t", "yes")
-        found = self.find(command.argument(0), command)
+        targets = self.find(command.argument(0), command)
         if of_subtree:
-            found = {node.name: node for node in reachable(found.values())}
+            targets = {node.name: node for node in reachable(targets.values())}
         if (role := _PROPERTIES.get(name)) == "":
             rate = {"learningRateMultiplier": command.number(2)} if name.startswith("learning") else {}
-            for node in (each for each in found.values() if each.operation == "LearnableParameter"):
+            for node in (each for each in targets.values() if each.operation == "LearnableParameter"):
                 learned = copied_leaf(node, node.name, constant=not any(rate.values() or [value]))
                 learned.options |= rate
                 self.replace(node, learned)
         elif role is not None:
             nodes = self.model_at(command.place).roles[role]
-            for node in found.values():
+            for node in targets.values():
                 node.tag = "" if not value and node.tag == role else node.tag
                 if node in nodes:
                     nodes.remove(node)

@@ -152,14 +152,14 @@ class Reader(Tokens):
     def word(self, token: Token) -> NdlTerm:
         """A name, with dots, or a call."""
         token = self.dotted(token)
-        found = NdlTerm(token.text, "word", token.place)
+        term = NdlTerm(token.text, "word", token.place)
         if self.accept("("):
-            found = self.call(token)
+            term = self.call(token)
         while self.accept(":"):
             following = self.expression()
-            before = found.arguments or () if found.kind == "list" else (found,)
-            found = NdlTerm("", "list", token.place, (*before, following))
-        return found
+            before = term.arguments or () if term.kind == "list" else (term,)
+            term = NdlTerm("", "list", token.place, (*before, following))
+        return term
 
     def call(self, name: Token) -> NdlTerm:
         arguments: list[NdlTerm] = []

@@ -53,8 +53,8 @@ class Recorder:
     def call(self, path: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a function of the package, and record that."""
         result = function(*args, **kwargs)
-        given = [*map(self.text, args), *(f"{k}={self.text(v)}" for k, v in kwargs.items() if k != "name" or v)]
-        self.record(result, f"C.{path}({', '.join(given)})", kwargs.get("name", ""))
+        arguments = [*map(self.text, args), *(f"{k}={self.text(v)}" for k, v in kwargs.items() if k != "name" or v)]
+        self.record(result, f"C.{path}({', '.join(arguments)})", kwargs.get("name", ""))
         return result
 
     def record(self, result: Any, text: str, name: str) -> None:
@@ -73,12 +73,12 @@ class Recorder:
         """A name of Python that is like this one, and new."""
         plain = re.sub(r"\W+", "_", name.rstrip("]"))
         plain = f"_{plain}" if plain[0].isdigit() or keyword.iskeyword(plain) else plain
-        found, number = plain, 1
-        while found in self._used:
+        candidate, number = plain, 1
+        while candidate in self._used:
             number += 1
-            found = f"{plain}_{number}"
-        self._used.add(found)
-        return found
+            candidate = f"{plain}_{number}"
+        self._used.add(candidate)
+        return candidate
 
     def connect(self, functions: list[Any], known: dict[Any, Any]) -> None:
         """Close loops; what depends on them takes its shapes from there."""

@@ -83,15 +83,15 @@ def label_maps(block: Block) -> dict[str, list[str]]:
     Errors: ConfigError for readers whose data have no names of labels; those of the reader.
     """
     kind = block.text("readerType")
-    found: dict[str, list[str]] = {}
+    labels: dict[str, list[str]] = {}
     if (read := _named(_LABELS, kind)) is None:
         raise ConfigError(f"the labels of {kind} have no names in the data: this is for {', '.join(_LABELS)}")
     for stream, names in read(block):
         if path := stream.file("labelMappingFile", ""):
-            found[path] = list(dict.fromkeys([*found.get(path, ()), *names]))
-    if not found:
+            labels[path] = list(dict.fromkeys([*labels.get(path, ()), *names]))
+    if not labels:
         raise block.missing("labelMappingFile")
-    return found
+    return labels
 
 
 def _corpus(block: Block) -> Callable[[Block], Corpus] | None:
@@ -215,7 +215,7 @@ def pieces_of(block: Block) -> int:
 def streams_of(nodes: Sequence[Variable | Function], source: Source) -> dict[Any, StreamInformation]:
     """{input of the nodes: the stream of its name}. Errors: ConfigError if there is none."""
     streams = {info.name: info for info in source.stream_infos()}
-    found = {}
+    by_input = {}
     for variable in combine([*nodes]).arguments:
         info = streams.get(variable.name) or next(
             (each for name, each in streams.items() if name.lower() == variable.name.lower()), None
@@ -227,9 +227,9 @@ def streams_of(nodes: Sequence[Variable | Function], source: Source) -> dict[Any
         if min(*info.sample_shape, *variable.shape, 1) > 0 and sizes[0] != sizes[1]:
             raise ConfigError(f"the reader's {info.name} have {sizes[0]} values a sample, but the network's input "
                               f"{variable.name} has {sizes[1]}: correct the dimension there, or in the network")
-        found[variable] = info
-    source.has_steps = any(len(variable.dynamic_axes) > 1 for variable in found)
-    return found
+        by_input[variable] = info
+    source.has_steps = any(len(variable.dynamic_axes) > 1 for variable in by_input)
+    return by_input
 
 
 __all__ = [

@@ -20,10 +20,10 @@ _FILE = re.compile(r"(?:[^=]*=)?(.*?)(?:\[\d+,\d+\])?\s*")
 
 def speech_deserializers(block: Block) -> Sequence[Any]:
     """The deserializers of a HTKMLFReader block: one for each of its blocks with a script or label file."""
-    found = [each for stream in _streams(block) for each in _deserializer(stream)]
-    if not found:
+    deserializers = [each for stream in _streams(block) for each in _deserializer(stream)]
+    if not deserializers:
         raise ConfigError(f"{block.path()} has no features: write features = [ dim = ... ; scpFile = ... ]")
-    return found
+    return deserializers
 
 
 def input_deserializers(make: Callable[[Block], Any], block: Block) -> Sequence[Any]:
@@ -102,13 +102,13 @@ def labels(stream: Block) -> Any:
         listed = [line.strip() for line in content.splitlines() if line.strip()]
     dim = stream.size("labelDim") if "labelDim" in stream else stream.size("dim")
     definition = StreamDef(shape=dim, mlf=listed, defines_mb_size=stream.flag("definesMBSize", False))
-    found = HTKMLFDeserializer(
+    deserializer = HTKMLFDeserializer(
         stream.file("labelMappingFile", ""), StreamDefs(**{stream.name: definition}),
         stream.flag("phoneBoundaries", False),
     )
     if stream.find("labelMappingFile") is None:  # then the lines have the numbers of labels
-        del found["input"][stream.name]["labelMappingFile"]
-    return found
+        del deserializer["input"][stream.name]["labelMappingFile"]
+    return deserializer
 
 
 __all__ = ["features", "input_deserializers", "labels", "lattices", "speech_deserializers"]

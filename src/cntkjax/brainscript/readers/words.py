@@ -159,21 +159,21 @@ def read_classes(block: Block) -> list[tuple[str, int]]:
 
     Errors: ConfigError for other lines.
     """
-    found: list[tuple[str, int]] = []
+    classes: list[tuple[str, int]] = []
     path = block.file("wordclass")
     for number, line in _lines(block, "wordclass"):
         columns = line.split()
         if not columns:
             continue
-        if len(columns) != 4 or not (columns[0] + columns[1] + columns[3]).isdigit() or int(columns[0]) != len(found):
+        if len(columns) != 4 or not (columns[0] + columns[1] + columns[3]).isdigit() or int(columns[0]) != len(classes):
             raise ConfigError(f"{path}, line {number}: '{line.strip()}' is not index, count, word and class, with "
                               "indices 0, 1, 2, ...")
-        found.append((columns[2], int(columns[3])))
-        before = found[-2][1] if found[1:] else 0
-        if found[-1][1] not in (before, before + bool(found[1:])):
+        classes.append((columns[2], int(columns[3])))
+        before = classes[-2][1] if classes[1:] else 0
+        if classes[-1][1] not in (before, before + bool(classes[1:])):
             raise ConfigError(f"{path}, line {number}: class {columns[3]} follows class {before}; classes have to be "
                               "0, 1, 2, ... in the order of the words")
-    return found
+    return classes
 
 
 def _vocabulary(part: Block, lines: Sequence[tuple[int, list[str]]]) -> list[str]:
