@@ -88,6 +88,13 @@ NETWORKS = {
                        lambda h: 2 - h - C.parameter((9, 10), init=C.glorot_uniform(seed=2))),
     "reshaped": image(convolution((3, 3), 4), lambda h: C.reshape(h, (7, 32)), C.layers.Dropout(0.5),
                       convolution((3,), 5), lambda h: C.reshape(h, (-1,)), dense(2)),
+    "transforms": image(convolution((3, 3), 32, pad=True), convolution((3, 3), 40, pad=True, activation=C.tanh),
+                        convolution((3, 3), 64, init_bias=0.3), convolution((3, 3), 7, activation=C.relu)),
+    "transforms, residual": image(
+        convolution((3, 3), 16, pad=True),
+        lambda h: C.relu(h + Sequential([
+            convolution((3, 3), 16, pad=True, activation=C.relu), convolution((3, 3), 16, pad=True)])(h)),
+        lambda h: C.sigmoid(convolution((3, 3), 16, pad=True)(h) + h), shape=(3, 21, 37)),
     "dense, then an image": Sequential([
         dense((4, 3, 5)), convolution((3, 3), 3, pad=True), lambda h: h + C.stop_gradient(h)])(C.input_variable(8)),
 }
@@ -122,6 +129,24 @@ def test_nan_stays(native):
     for activation in (RELU, SIGMOID, TANH):
         writer = Writer(native, 1, {})
         assert np.isnan(writer.program([(writer.activated(writer.input(20), activation), (20,))])(x)).all()
+
+
+@pytest.mark.parametrize("cells", [0, np.nan, np.inf, -np.inf, 3e38])
+def test_a_convolution_by_transforms_gives_the_products_of_its_windows(cells, use_native):
+    f = image(convolution((3, 3), 64, pad=True), shape=(32, 7, 9))
+    (w, b), batch = f.parameters, RNG.standard_normal((1, 32, 7, 9)).astype(np.float32)
+    batch[0, 5, 2, 3:5] = cells
+    padded = np.pad(batch[0], [(0, 0), (1, 1), (1, 1)]).astype(np.float64)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))
+    with np.errstate(invalid="ignore"):
+        exact = np.einsum("cyxij,ocij->oyx", windows, w.value) + b.value.reshape(-1, 1, 1)
+    (value,) = by_library(f, 1)(batch)
+    reads_them = np.zeros((7, 9), bool)
+    reads_them[1:4, 2:6] = True
+    for where in (reads_them, ~reads_them):
+        finite = exact[:, where][np.isfinite(exact[:, where])]
+        tolerance = 1e-6 * np.abs(finite).max(initial=0)
+        np.testing.assert_allclose(value[0][:, where], exact[:, where], rtol=0, atol=tolerance)
 
 
 def test_several_outputs_are_arrays_of_their_own(use_native):
@@ -175,7 +200,7 @@ def test_repeated_evaluations_see_what_training_changes(use_native):
 
 
 def test_threads_may_compute_at_the_same_time(use_native):
-    f = image(convolution((3, 3), 24, pad=True, activation=C.relu), convolution((3, 3), 40), dense(3))
+    f = image(convolution((3, 3), 32, pad=True, activation=C.relu), convolution((3, 3), 40), dense(3))
     call, failures = by_library(f, 2), []
     batches = RNG.standard_normal((4, 2, 3, 9, 10)).astype(np.float32)
     expected = [call(batch)[0] for batch in batches]

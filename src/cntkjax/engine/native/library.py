@@ -14,7 +14,7 @@ import numpy as np
 
 from ..._build_native import STEPS
 
-_VERSION = 1  # as in steps.c
+_VERSION = 2  # as in steps.c
 PRODUCT, LARGEST, MEAN, POINTWISE, COPY, LOOP = range(6)  # kinds of steps
 NONE, RELU, SIGMOID, TANH = range(4)  # activations
 
@@ -23,6 +23,7 @@ STEP = np.dtype([
     *((name, np.int64) for name in ("kind", "activation", "images", "rows", "columns", "channels")),
     *((name, PLACE) for name in ("to", "from", "other")),
     *((name, np.int64) for name in ("weights", "bias", "taps", "tap_step", "span", "vectors")),
+    ("scratch", PLACE),
     *((name, np.int64, 2) for name in ("window", "stride", "before", "size")),
     *((name, np.int64) for name in ("counts_padding", "multiplies", "from_channel", "to_channel", "steps", "body")),
 ])  # the structs of the same names in `steps.c`
@@ -33,7 +34,7 @@ class Library:
     """`width`: floats of a vector. `run`: takes addresses and numbers as `cntkjax_steps_run` does."""
 
     width: int
-    run: Callable[[int, int, Any, int], None]
+    run: Callable[[int, int, Any, int], int]
 
 
 @cache
@@ -50,8 +51,8 @@ def _load(path: Path) -> Library | None:
         version, width, size, run = (getattr(loaded, f"cntkjax_steps_{name}") for name in names)
     except (OSError, AttributeError):
         return None
-    version.restype = width.restype = size.restype = ctypes.c_int64
-    run.argtypes, run.restype = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64), None
+    version.restype = width.restype = size.restype = run.restype = ctypes.c_int64
+    run.argtypes = ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64
     if version() != _VERSION or size() != STEP.itemsize or not width():
         return None
     return Library(width(), run)

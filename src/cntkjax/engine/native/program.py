@@ -6,6 +6,7 @@ import ctypes
 import threading
 from collections.abc import Callable, Hashable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
@@ -18,6 +19,8 @@ Samples: TypeAlias = "np.ndarray[Any, Any]"
 Packed: TypeAlias = MutableMapping[Hashable, Samples]  # weights in the order in which they are read
 _ALIGNMENT = 64  # bytes, of a cache line
 _MOST_KEPT = 1 << 24  # numbers
+_FEWEST_TRANSFORMED = 16  # positions: with fewer, the time is that of reading the weights, which are more
+_MOST_PRODUCTS = 0.6  # of those of the windows: transforms themselves take some of the time that fewer save
 _INPUT, _ARENA, _CONSTANTS = range(3)  # buffers of a call
 NO_BORDER = 0, 0, 0, 0
 
@@ -93,16 +96,23 @@ class Value:
 
 
 class Writer:
-    """The steps for a number of samples, or of sequences of one length, in the order of computation."""
+    """The steps for a number of samples, or of sequences of one length, in the order of computation.
 
-    def __init__(self, native: Library, samples: int, packed: Packed, length: int | None = None) -> None:
+    `transforms`: whether convolutions may be computed by them, which takes less time.
+    """
+
+    def __init__(
+        self, native: Library, samples: int, packed: Packed, length: int | None = None, transforms: bool = True
+    ) -> None:
         self._native, self._samples, self._packed, self._length = native, samples, packed, length
+        self._transforms = transforms
         self._input_size = 0
         self._loop: dict[str, Any] | None = None
         self._steps: list[dict[str, Any]] = []
         self._constants: list[Samples] = []
         self._kept: list[Samples] = []
         self._constants_size = 0
+        self._scratch = _Array(_ARENA, 0, "scratch")  # of the threads, for one step at a time
 
     # ---- values
     def input(self, size: int) -> Value:
@@ -169,6 +179,10 @@ class Writer:
             self._packed[key] = _aligned(panels.reshape(len(weights), -1, wide).transpose(1, 0, 2))
         bias = np.zeros(size, np.float32)
         bias[:channels] = step["bias"]
+        if "scratch" in step:
+            size = 16 * (16 * (step["span"] + wide) + 2 * self._native.width)  # as in `transform` of steps.c
+            step["scratch"] = replace(step["scratch"], image=size)
+            self._scratch.size = max(self._scratch.size, size * threads())
         self._kept += [self._packed[key], bias]
         step |= {"vectors": vectors, "weights": self._packed[key].ctypes.data, "bias": bias.ctypes.data}
 
@@ -228,15 +242,23 @@ class Writer:
             place, first=first, row=window_rows.stride * place.row, column=window_columns.stride * place.column
         )
 
-        def matrix() -> Samples:
-            cells = kernel.reshape(outputs, value.channels, height, width)
-            return cells.transpose(2, 3, 1, 0).reshape(-1, outputs)
-
-        return Value(window_rows.count, window_columns.count, outputs, {
-            "kind": PRODUCT, "activation": NONE, "from": moved, "key": (key, height, width), "matrix": matrix,
-            "scale": None, "bias": np.zeros(outputs, np.float32), "taps": height,
-            "tap_step": window_rows.dilation * place.row, "span": width * value.channels,
-        })
+        cells = kernel.reshape(outputs, value.channels, height, width).transpose(2, 3, 1, 0)
+        step: dict[str, Any] = {
+            "kind": PRODUCT, "activation": NONE, "from": moved, "key": (key, height, width), "scale": None,
+            "bias": np.zeros(outputs, np.float32),
+        }
+        if self._transforms and value.channels % self._native.width == 0 and _may_be_transformed(windows):
+            step |= {
+                "taps": 1, "span": value.channels, "key": (key, "transformed"),
+                "matrix": lambda: _transformed(cells).reshape(-1, outputs),
+                "scratch": _Place(self._scratch, 0, 0, 0, 0),
+            }
+        else:
+            step |= {
+                "taps": height, "tap_step": window_rows.dilation * place.row, "span": width * value.channels,
+                "matrix": lambda: cells.reshape(-1, outputs),
+            }
+        return Value(window_rows.count, window_columns.count, outputs, step)
 
     def pool(self, value: Value, windows: Sequence[Any], is_mean: bool, counts_padding: bool) -> Value:
         """The largest elements or the means of windows along one or two axes."""
@@ -371,13 +393,15 @@ class Writer:
         self._loop = None
 
     # ---- the program
-    def program(self, outputs: Sequence[tuple[Value, Shape]]) -> Program:
-        """The written steps and those that the outputs need."""
+    def program(
+        self, outputs: Sequence[tuple[Value, Shape]], without_transforms: Callable[[], Program] | None = None
+    ) -> Program:
+        """The written steps and those that the outputs need. `without_transforms`: see `Program`."""
         places = [self.read(self._contiguous(value)) for value, _ in outputs]
         size = _allocate(self._steps, [place.array for place in places])
         written = [*self._cleared_borders(), *self._steps]
         steps = np.zeros(len(written), STEP)
-        steps["other"]["buffer"] = -1
+        steps["other"]["buffer"] = steps["scratch"]["buffer"] = -1
         for record, step in zip(steps, written, strict=True):
             for name, item in step.items():
                 record[name] = _coordinates(item) if isinstance(item, _Place) else item
@@ -385,7 +409,9 @@ class Writer:
         shapes = [(self._samples, *([v.columns] if v.is_sequence else []), *shape) for v, shape in outputs]
         firsts = [place.array.first + place.first for place in places]
         outputs_in_arena = list(zip(firsts, shapes, strict=True))
-        return Program(self._native, steps, constants, (self._input_size, size), outputs_in_arena, self._kept)
+        return Program(
+            self._native, steps, constants, (self._input_size, size), outputs_in_arena, self._kept, without_transforms
+        )
 
     def _cleared_borders(self) -> list[dict[str, Any]]:
         """Steps that set the borders of arrays to 0, once for those that lie in one place."""
@@ -418,16 +444,21 @@ class Writer:
 
 
 class Program:
-    """Steps that compute the outputs of some samples. Threads may share it."""
+    """Steps that compute the outputs of some samples. Threads may share it.
+
+    `without_transforms` writes others for the same, which are needed if numbers that are not finite come.
+    """
 
     def __init__(
         self, native: Library, steps: Samples, constants: Samples, sizes: tuple[int, int],
         outputs: Sequence[tuple[int, Shape]], kept: Sequence[Samples],
+        without_transforms: Callable[[], Program] | None,
     ) -> None:
         self._steps, self._constants, self._kept = steps, constants, kept
         self._input_bytes, self._arena_size = 4 * sizes[0], sizes[1]
         self._outputs = [(first, prod(shape), shape) for first, shape in outputs]
         self._run, self._address, self._number, self._threads = native.run, steps.ctypes.data, len(steps), threads()
+        self._without_transforms = without_transforms and cache(without_transforms)
 
     def __call__(self, samples: Samples) -> list[Samples]:
         """Shapes: float32 samples [batch, *shape], contiguous -> arrays [batch, *shape of the output] of their own."""
@@ -435,7 +466,9 @@ class Program:
             raise ValueError(f"these steps are for {self._input_bytes} contiguous bytes, not for {samples.shape}")
         arena = _ARENAS.of_size(self._arena_size)
         buffers = (ctypes.c_void_p * 3)(samples.ctypes.data, arena.ctypes.data, self._constants.ctypes.data)
-        self._run(self._address, self._number, buffers, self._threads)
+        is_not_finite = self._run(self._address, self._number, buffers, self._threads)
+        if is_not_finite and self._without_transforms:
+            return self._without_transforms()(samples)
         return [arena[first : first + size].reshape(shape).copy() for first, size, shape in self._outputs]
 
 
@@ -476,6 +509,20 @@ def _vectors(columns: int, number: int) -> int:
     if number >= 4 and (columns <= 2 or number % 4 == 0):
         return 4
     return 2 if number >= 2 else 1
+
+
+def _may_be_transformed(windows: Sequence[Any]) -> bool:
+    """Whether `transform` of steps.c computes such convolutions, in less time than products of their windows."""
+    if len(windows) != 2 or any((w.size, w.stride, w.dilation) != (3, 1, 1) for w in windows):
+        return False
+    positions, squares = (prod(-(-w.count // step) for w in windows) for step in (1, 2))
+    return positions >= _FEWEST_TRANSFORMED and 16 * squares <= _MOST_PRODUCTS * 9 * positions
+
+
+def _transformed(cells: Samples) -> Samples:
+    """The weights of windows of 3x3 cells for `transform` of steps.c. Shapes: [3, 3, *others] -> [4, 4, *others]."""
+    terms = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
+    return np.einsum("yi,xj,ij...->yx...", terms, terms, cells.astype(float), optimize=True).astype(np.float32)
 
 
 def _extents(shape: Shape) -> tuple[int, int, int]:

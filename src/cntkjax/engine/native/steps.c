@@ -23,7 +23,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { VERSION = 1 }; /* as in library.py */
+enum { VERSION = 2 }; /* as in library.py */
 
 #if defined(__AVX512F__)
 enum { WIDTH = 16, TALL_4 = 6, TALL_2 = 12, TALL_1 = 16 }; /* positions of a tile, by its vectors */
@@ -51,6 +51,7 @@ typedef struct {
     Place to, from, other;                   /* a product adds `other` if its buffer is not -1 */
     const float *weights, *bias;
     int64_t taps, tap_step, span, vectors;
+    Place scratch; /* for a convolution by transforms, an image for each thread; otherwise its buffer is -1 */
     /* pooling: the window, where it begins, the operand's size, whether cells outside count */
     int64_t window[2], stride[2], before[2], size[2], counts_padding;
     int64_t multiplies;  /* pointwise: the product with `other`, not the sum */
@@ -207,9 +208,13 @@ static int64_t tallest(int64_t vectors) {
     return vectors == 4 ? TALL_4 : vectors == 2 ? TALL_2 : TALL_1;
 }
 
-/* ---- a call: its buffers, and the step of the innermost loop */
+/* ---- a call: its buffers, the step of the innermost loop, and how many threads may compute it */
 
-typedef struct { float *const *buffers; int64_t step; } Call;
+typedef struct {
+    float *const *buffers;
+    int64_t step, threads;
+    atomic_int *not_finite; /* becomes 1 if sums of transforms are not finite */
+} Call;
 
 static float *at(const Call *call, const Place *p, int64_t image, int64_t row) {
     if (p->buffer < 0) return NULL;
@@ -232,6 +237,138 @@ static void multiply(const Step *s, const Call *call, int64_t panel, int64_t ima
                                     s->channels - panel * wide);
         column += tall;
     }
+}
+
+/* ---- convolutions by transforms
+
+   For windows of 3x3 cells that move by one cell: F(2x2, 3x3) of Lavin and Gray, "Fast algorithms for convolutional
+   neural networks" (2016). Squares of 4x4 cells, two cells apart, become 16 terms, of which each is multiplied by
+   weights of its own, and the 16 sums become 2x2 outputs: 16 products instead of 36. Coefficients are 1 and 1/2, so
+   rounding is little worse, and each output depends on the cells of its own window alone. But where a cell is infinite
+   or a sum of cells overflows, infinite terms of both signs may add up to NaN: then the call says so, and `program.py`
+   has another one compute the windows' own products. */
+
+enum { TERMS = 16, SQUARES = 16 }; /* that are transformed at once */
+enum { FEWEST_SQUARES = 8 };       /* of a share */
+
+static inline __attribute__((always_inline)) void
+forward_terms(const Step *s, const float *from, const int rows, const int columns, float *to, int64_t apart) {
+    Vector cells[4][4], half[4][4];
+    int64_t row = s->from.row, column = s->from.column;
+#pragma GCC unroll 4
+    for (int y = 0; y < 4; y++)
+#pragma GCC unroll 4
+        for (int x = 0; x < 4; x++)
+            cells[y][x] = y < rows && x < columns ? load(from + y * row + x * column, WIDTH) : spread(0);
+#pragma GCC unroll 4
+    for (int x = 0; x < 4; x++) {
+        half[0][x] = cells[0][x] - cells[2][x];
+        half[1][x] = cells[1][x] + cells[2][x];
+        half[2][x] = cells[2][x] - cells[1][x];
+        half[3][x] = cells[1][x] - cells[3][x];
+    }
+#pragma GCC unroll 4
+    for (int y = 0; y < 4; y++) {
+        float *term = to + 4 * y * apart;
+        store(term, half[y][0] - half[y][2], WIDTH);
+        store(term + apart, half[y][1] + half[y][2], WIDTH);
+        store(term + 2 * apart, half[y][2] - half[y][1], WIDTH);
+        store(term + 3 * apart, half[y][1] - half[y][3], WIDTH);
+    }
+}
+
+/* The terms of all channels of a square, of which so many rows and columns lie in the image with its border. */
+static void forward(const Step *s, const float *from, int rows, int columns, float *to, int64_t apart) {
+    for (int64_t c = 0; c < s->span; c += WIDTH)
+        if (rows == 4 && columns == 4) forward_terms(s, from + c, 4, 4, to + c, apart);
+        else forward_terms(s, from + c, rows, columns, to + c, apart);
+}
+
+static inline __attribute__((always_inline)) void
+backward_terms(const Step *s, const float *terms, int64_t apart, Vector bias, const int rows, const int columns,
+               float *to, const float *other, int64_t count, Vector *check) {
+    Vector half[2][4];
+    int64_t row = s->to.row, column = s->to.column, other_row = s->other.row, other_column = s->other.column;
+    Vector least = spread(s->activation == RELU ? 0.0f : -INFINITY);
+#pragma GCC unroll 4
+    for (int x = 0; x < 4; x++) {
+        Vector upper = load(terms + (x + 4) * apart, WIDTH), lower = load(terms + (x + 8) * apart, WIDTH);
+        half[0][x] = load(terms + x * apart, WIDTH) + upper + lower;
+        half[1][x] = upper - lower - load(terms + (x + 12) * apart, WIDTH);
+    }
+#pragma GCC unroll 2
+    for (int y = 0; y < rows; y++) {
+        Vector sums[2] = {half[y][0] + half[y][1] + half[y][2] + bias, half[y][1] - half[y][2] - half[y][3] + bias};
+#pragma GCC unroll 2
+        for (int x = 0; x < columns; x++) {
+            *check += sums[x] * 0;
+            if (other) sums[x] += load(other + y * other_row + x * other_column, count);
+            store(to + y * row + x * column, choose(sums[x] < least, least, sums[x]), count); /* NaN stays */
+        }
+    }
+}
+
+/* Up to 2x2 outputs of the channels of a panel. `check` becomes NaN where their sums are not finite. */
+static void backward(const Step *s, const float *terms, int64_t apart, const float *bias, int rows, int columns,
+                     float *to, const float *other, int64_t channels, Vector *check) {
+    for (int64_t c = 0; c < channels; c += WIDTH) {
+        const float *add = other ? other + c : NULL;
+        Vector b = load(bias + c, WIDTH);
+        if (rows == 2 && columns == 2 && channels - c >= WIDTH)
+            backward_terms(s, terms + c, apart, b, 2, 2, to + c, add, WIDTH, check); /* most of them, without branches */
+        else backward_terms(s, terms + c, apart, b, rows, columns, to + c, add, channels - c, check);
+    }
+}
+
+/* Products of the terms of so many squares with a panel of weights. */
+static void multiply_terms(const Step *s, const float *terms, int64_t apart, const float *weights, int64_t squares,
+                           float *sums, int64_t sums_apart) {
+    static const float zero[4 * WIDTH];
+    int64_t wide = s->vectors * WIDTH, count = ceiling(squares, tallest(s->vectors));
+    Step product = {.taps = 1, .span = s->span, .from = {.column = s->span}, .to = {.column = wide}};
+    for (int64_t term = 0; term < TERMS; term++, terms += apart, sums += sums_apart, weights += s->span * wide)
+        for (int64_t i = 0, first = 0; i < count; i++) {
+            int64_t tall = squares * (i + 1) / count - first;
+            Tile multiply = tiles(s->vectors)[tall - 1];
+            multiply(&product, terms + first * s->span, weights, zero, sums + first * wide, NULL, wide);
+            first += tall;
+        }
+}
+
+/* The rows from an even one on. */
+static void transform(const Step *s, const Call *call, int64_t self, int64_t panel, int64_t image, int64_t row,
+                      int64_t end) {
+    int64_t wide = s->vectors * WIDTH, left = s->channels - panel * wide, across = ceiling(s->columns, 2);
+    int64_t squares = ceiling(end - row, 2) * across, count = ceiling(squares, SQUARES), first = 0;
+    const float *from = at(call, &s->from, image, row), *other = at(call, &s->other, image, row);
+    const float *weights = s->weights + panel * wide * TERMS * s->span, *bias = s->bias + panel * wide;
+    float *to = at(call, &s->to, image, row) + panel * wide;
+    /* between terms a cache line more, so that they do not lie in one set of the cache */
+    int64_t apart = SQUARES * s->span + WIDTH, sums_apart = SQUARES * wide + WIDTH;
+    float *terms = at(call, &s->scratch, self, 0), *sums = terms + TERMS * apart;
+    Vector check = {0};
+    for (int64_t i = 0; i < count; i++) {
+        int64_t number = squares * (i + 1) / count - first;
+        for (int64_t t = 0; t < number; t++) {
+            int64_t y = (first + t) / across * 2, x = (first + t) % across * 2;
+            forward(s, from + y * s->from.row + x * s->from.column, s->rows - row - y > 1 ? 4 : 3,
+                    s->columns - x > 1 ? 4 : 3, terms + t * s->span, apart);
+        }
+        multiply_terms(s, terms, apart, weights, number, sums, sums_apart);
+        for (int64_t t = 0; t < number; t++) {
+            int64_t y = (first + t) / across * 2, x = (first + t) % across * 2;
+            int rows = s->rows - row - y > 1 ? 2 : 1, columns = s->columns - x > 1 ? 2 : 1;
+            float *outputs = to + y * s->to.row + x * s->to.column;
+            const float *add = other ? other + panel * wide + y * s->other.row + x * s->other.column : NULL;
+            backward(s, sums + t * wide, sums_apart, bias, rows, columns, outputs, add, left < wide ? left : wide,
+                     &check);
+            for (y = 0; s->activation > RELU && y < rows; y++)
+                finish(columns, s, outputs + y * s->to.row, NULL, left < wide ? left : wide);
+        }
+        first += number;
+    }
+    for (int i = 0; i < WIDTH; i++)
+        if (check[i] != check[i]) atomic_store_explicit(call->not_finite, 1, memory_order_relaxed);
 }
 
 static void range_of(const Step *s, int axis, int64_t position, int64_t *begin, int64_t *end) {
@@ -292,6 +429,7 @@ static int64_t panels(const Step *s) { return s->kind == PRODUCT ? ceiling(s->ch
 
 static int64_t rows_of_share(const Step *s) {
     int64_t work = s->columns; /* of a row, about so many products */
+    if (s->scratch.buffer >= 0) return 2 * ceiling(FEWEST_SQUARES, ceiling(s->columns, 2));
     if (s->kind == PRODUCT) work *= s->vectors * WIDTH * s->taps * s->span;
     else work *= s->channels * (s->kind == LARGEST || s->kind == MEAN ? 4 * s->window[0] * s->window[1] : 16);
     return work >= SMALLEST_SHARE || work < 1 ? 1 : ceiling(SMALLEST_SHARE, work);
@@ -299,11 +437,12 @@ static int64_t rows_of_share(const Step *s) {
 
 static int64_t shares(const Step *s) { return panels(s) * s->images * ceiling(s->rows, rows_of_share(s)); }
 
-static void compute(const Step *s, const Call *call, int64_t share) {
+static void compute(const Step *s, const Call *call, int64_t self, int64_t share) {
     int64_t rows = rows_of_share(s), of_image = ceiling(s->rows, rows);
     int64_t panel = share / (of_image * s->images), image = share / of_image % s->images;
     int64_t row = share % of_image * rows, end = row + rows < s->rows ? row + rows : s->rows;
-    for (; row < end; row++) switch (s->kind) {
+    if (s->scratch.buffer >= 0) transform(s, call, self, panel, image, row, end);
+    else for (; row < end; row++) switch (s->kind) {
         case PRODUCT: multiply(s, call, panel, image, row); break;
         case POINTWISE: pointwise(s, call, image, row); break;
         case COPY: copy(s, call, image, row); break;
@@ -385,12 +524,12 @@ static int is_in_the_way(int64_t *aside) {
 }
 
 /* Take shares of a part while there are any in this turn. */
-static void take(int part, uint32_t turn, int64_t count, const Step *step, const Call *call) {
-    int64_t end = count * (part + 1) / pool_.threads;
+static void take(int self, int part, uint32_t turn, int64_t count, const Step *step, const Call *call) {
+    int64_t end = count * (part + 1) / call->threads;
     _Atomic uint64_t *next = &pool_.parts[part].next;
     for (uint64_t seen = atomic_load(next); seen >> 32 == turn && (int64_t)(uint32_t)seen < end;)
         if (atomic_compare_exchange_weak(next, &seen, seen + 1)) {
-            compute(step, call, (uint32_t)seen);
+            compute(step, call, self, (uint32_t)seen);
             atomic_fetch_add(&pool_.finished, 1);
             seen = atomic_load(next);
         }
@@ -401,7 +540,8 @@ static void participate(int self, uint32_t turn) {
     int64_t count = atomic_load(&pool_.shares);
     Call call = pool_.call;
     atomic_thread_fence(memory_order_acquire); /* shares are taken after all this was read */
-    for (int i = 0; i < pool_.threads; i++) take((self + i) % pool_.threads, turn, count, step, &call);
+    if (self >= call.threads) return;
+    for (int i = 0; i < call.threads; i++) take(self, (int)((self + i) % call.threads), turn, count, step, &call);
 }
 
 static void *help(void *argument) {
@@ -458,8 +598,8 @@ static void share_out(const Step *step, const Call *call, int64_t count) {
     pool_.call = *call;
     atomic_store(&pool_.shares, count);
     atomic_store(&pool_.finished, 0);
-    for (int part = 0; part < pool_.threads; part++)
-        atomic_store(&pool_.parts[part].next, (uint64_t)turn << 32 | (uint64_t)(count * part / pool_.threads));
+    for (int part = 0; part < call->threads; part++)
+        atomic_store(&pool_.parts[part].next, (uint64_t)turn << 32 | (uint64_t)(count * part / call->threads));
     atomic_store(&pool_.turn, turn);
     participate(0, turn);
     for (int i = 1; atomic_load(&pool_.finished) < count; i++) {
@@ -480,7 +620,7 @@ static void run(const Step *steps, int64_t number, Call *call, int shared) {
         int64_t count = shares(s);
         if (shared && count > 1) share_out(s, call, count);
         else
-            for (int64_t share = 0; share < count; share++) compute(s, call, share);
+            for (int64_t share = 0; share < count; share++) compute(s, call, 0, share);
     }
 }
 
@@ -508,9 +648,11 @@ EXPORT int64_t cntkjax_steps_width(void) {
 
 EXPORT int64_t cntkjax_steps_size(void) { return sizeof(Step); }
 
-/* Run the steps on the buffers of a call, by up to so many threads. */
-EXPORT void cntkjax_steps_run(const Step *steps, int64_t number, float *const *buffers, int64_t threads) {
-    Call call = {buffers, 0};
+/* Run the steps on the buffers of a call, by up to so many threads. 1 if their results may be wrong, since numbers are
+   not finite, and it takes steps without transforms. */
+EXPORT int64_t cntkjax_steps_run(const Step *steps, int64_t number, float *const *buffers, int64_t threads) {
+    atomic_int not_finite = 0;
+    Call call = {.buffers = buffers, .threads = 1, .not_finite = &not_finite};
     int shared = threads > 1 && !atomic_exchange(&pool_.busy, 1);
     if (shared && now() < atomic_load(&pool_.alone)) {
         atomic_store(&pool_.busy, 0);
@@ -519,8 +661,10 @@ EXPORT void cntkjax_steps_run(const Step *steps, int64_t number, float *const *b
     if (shared) {
         atomic_store(&pool_.core, core());
         start_threads((int)threads);
+        call.threads = threads < pool_.threads ? threads : pool_.threads;
         wake_threads();
     }
     run(steps, number, &call, shared);
     if (shared) atomic_store(&pool_.busy, 0);
+    return atomic_load(&not_finite);
 }

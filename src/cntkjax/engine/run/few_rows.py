@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
+from functools import partial
 from math import prod
 from operator import is_
 from typing import Any, TypeAlias
@@ -103,12 +104,13 @@ class NativePart:
                 self._borders[v] = tuple(map(max, self._borders.get(v, operation.border), operation.border))
 
     def program(
-        self, constants: Sequence[Samples], packed: Packed, samples: int, length: int | None = None
+        self, constants: Sequence[Samples], packed: Packed, samples: int, length: int | None = None,
+        transforms: bool = True,
     ) -> NativeProgram:
         """The computation with these constants, for so many samples, or sequences of one length."""
         native = library()
         assert native is not None
-        writer = Writer(native, samples, packed, length)
+        writer = Writer(native, samples, packed, length, transforms)
         argument, border = writer.input(prod(self._argument.shape)), self._border(self._argument)
         if length is None and prod(self._argument.shape[1:]) > 1:
             argument.border = border  # of the image that it becomes
@@ -122,7 +124,8 @@ class NativePart:
                     self._write_loop(part, writer, values)
                 else:
                     values[_output(part)] = self._written(part, writer, values)
-        return writer.program([(_value(values[v]), v.shape) for v in self.results])
+        without_transforms = partial(self.program, constants, packed, samples, length, transforms=False)
+        return writer.program([(_value(values[v]), v.shape) for v in self.results], without_transforms)
 
     def _border(self, v: Edge) -> tuple[int, ...]:
         return self._borders.get(v, NO_BORDER)
