@@ -1,5 +1,6 @@
 """Arguments that can only be mistakes are errors at once; what CNTK computes something sensible with is accepted."""
 
+import inspect
 import math
 
 import numpy as np
@@ -65,3 +66,13 @@ ACCEPTED = {  # as in CNTK 2.7
 def test_what_cntk_computes_with_is_accepted(name):
     compute, expected = ACCEPTED[name]
     assert compute() == expected
+
+
+@pytest.mark.parametrize("function, parameters", [
+    (C.layers.Dense, "shape activation init input_rank map_rank bias init_bias name"),
+    (C.Function.eval, "self arguments outputs device as_numpy"),
+    (C.Trainer.train_minibatch, "self arguments outputs device is_sweep_end"),
+    (C.Constant.__init__, "self value shape dtype device name"),
+])
+def test_older_ways_to_look_at_a_signature_show_the_parameters_too(function, parameters):
+    assert inspect.getfullargspec(function).args == parameters.split()  # as in CNTK: it does not look behind wrappers

@@ -87,6 +87,7 @@ def checked(f: F, title: str, operands: bool = False, first: bool = False) -> F:
             PublicCall(title, _bound(f, args, kwargs), annotations).report(error, operands, is_told)
             raise
 
+    call.__signature__ = inspect.signature(f)  # type: ignore[attr-defined]  # getfullargspec looks at no __wrapped__
     setattr(call, _CHECKED, True)
     return call  # type: ignore[return-value]
 
