@@ -31,6 +31,16 @@ def test_after_a_failure_both_files_are_as_before(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["model"]
 
 
+@pytest.mark.parametrize("name", ["", "folder", "file/model", "/dev/full"])
+def test_what_cannot_be_written_is_an_error_of_cntks_type_with_the_path(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_bytes(b"old")
+    with pytest.raises(RuntimeError, match=f"'.*{name}'") as caught:
+        C.relu(C.parameter(2)).save(name)
+    assert isinstance(caught.value, OSError)  # as Python's own are
+
+
 def test_permissions_are_those_of_the_old_file_or_of_any_new_one(tmp_path):
     old, new, plain = tmp_path / "old", tmp_path / "new", tmp_path / "plain"
     old.write_bytes(b"")

@@ -10,11 +10,10 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from io import BufferedWriter
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from ..graph.errors import MissingFileError, explain
+from ..graph.errors import MissingFileError, UnwritableFileError, explain
 from .wire import Buffer
 
 try:
@@ -61,9 +60,9 @@ def read(source: Source, what: str) -> tuple[bytes | memoryview, str]:
             raise TypeError(explain(f"{name} is open as text; a {what} is binary", fix="open it with mode 'rb'"))
         return data, name
     path = Path(source)
-    if not path.exists():
+    if not os.fspath(source) or not path.exists():
         raise MissingFileError(explain(
-            f"cannot load the {what} {str(path)!r}: there is no such file",
+            f"cannot load the {what} {os.fspath(source)!r}: there is no such file",
             fix=f"check the path; the working directory is {os.getcwd()!r}",
         ))
     try:
@@ -83,13 +82,12 @@ def write(*files: File) -> None:
 
     Neither a reader nor a crash ever sees a half-written file. Missing folders are created. If a path is a device or a
     pipe, the bytes are written to it directly.
+    Errors: UnwritableFileError.
     """
     regular: list[File] = []
     for path, buffers in files:
-        if not os.fspath(path):
-            raise ValueError("the name of the file to be written is empty: give a name such as 'net.model'")
-        if os.path.exists(path) and not os.path.isfile(path):
-            with open(path, "wb") as out:
+        if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+            with _naming(path), open(path, "wb") as out:
                 out.writelines(buffers)
         else:
             regular.append((path, buffers))
@@ -108,15 +106,19 @@ def staged(*files: File) -> Iterator[list[str]]:
     with ExitStack() as opened:
         try:
             for path, buffers in files:
-                target = Path(os.path.realpath(path))
-                target.parent.mkdir(parents=True, exist_ok=True)
-                handle, temporary = _temporary(target)
-                out = opened.enter_context(open(handle, "wb"))
-                temporaries.append(temporary)
-                with _naming(target, out):
-                    out.writelines(buffers)
-                    out.flush()
-                    os.fsync(handle)
+                target = check_writable(path)
+                with _naming(target):
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    handle, temporary = _temporary(target)
+                    out = opened.enter_context(open(handle, "wb"))
+                    temporaries.append(temporary)
+                    try:
+                        out.writelines(buffers)
+                        out.flush()
+                        os.fsync(handle)
+                    except OSError:
+                        out.raw.close()  # closing the file itself would try again, and fail without the name
+                        raise
                 if fcntl is None:  # an open file cannot be renamed there
                     out.close()
                 os.chmod(temporary, target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
@@ -127,15 +129,14 @@ def staged(*files: File) -> Iterator[list[str]]:
 
 
 @contextmanager
-def _naming(path: Path, file: BufferedWriter) -> Iterator[None]:
-    """A scope whose errors name the file: those of a full disk do not."""
+def _naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """A scope whose errors name the file: those of a full disk do not, others name a temporary file."""
     try:
         yield
     except OSError as error:
-        file.raw.close()  # closing the file itself would try again, and fail without the name
-        if error.errno is None or error.filename is not None:
+        if error.errno is None:
             raise
-        raise OSError(error.errno, error.strerror, str(path)) from error
+        raise UnwritableFileError(error.errno, error.strerror, os.fspath(path)) from error
 
 
 def remove_leftovers(*paths: Path) -> None:
@@ -199,24 +200,25 @@ def _try_lock(handle: int) -> bool | None:
 def check_writable(path: str | os.PathLike[str]) -> Path:
     """The file to which a path leads, links followed.
 
-    Errors: OSError with the path if it is empty, a folder or a device, or it or its folder may not be written to.
+    Errors: UnwritableFileError if it is empty, a folder or a device, or it or its folder may not be written to.
     """
     name = os.fspath(path)
     if not name:
-        raise FileNotFoundError(errno.ENOENT, "the name of the file is empty; pass a path", name)
+        raise UnwritableFileError(errno.ENOENT, "the name of the file is empty; pass a path", name)
     target = Path(os.path.realpath(name))
     if target.is_dir() or name.endswith(os.sep):
-        raise IsADirectoryError(errno.EISDIR, "this is a folder; pass the path of a file in it", name)
+        raise UnwritableFileError(errno.EISDIR, "this is a folder; pass the path of a file in it", name)
     if target.exists():
         if not target.is_file():
-            raise OSError(errno.EINVAL, "this is a device or a pipe; pass the path of a file", name)
+            raise UnwritableFileError(errno.EINVAL, "this is a device or a pipe; pass the path of a file", name)
         if not os.access(target, os.W_OK):
-            raise PermissionError(errno.EACCES, "this file is write-protected; pass another path", name)
+            raise UnwritableFileError(errno.EACCES, "this file is write-protected; pass another path", name)
     folder = next(parent for parent in target.parents if parent.exists())
     if not folder.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, f"{str(folder)!r} is no folder; pass another path", name)
+        raise UnwritableFileError(errno.ENOTDIR, f"{str(folder)!r} is no folder; pass another path", name)
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise PermissionError(errno.EACCES, f"the folder {str(folder)!r} cannot be written to; pass another path", name)
+        what = f"the folder {str(folder)!r} cannot be written to; pass another path"
+        raise UnwritableFileError(errno.EACCES, what, name)
     return target
 
 

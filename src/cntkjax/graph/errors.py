@@ -51,6 +51,10 @@ class MissingFileError(ValueError, RuntimeError):
     """A model file that does not exist. CNTK raises ValueError if it is to be loaded, RuntimeError if restored."""
 
 
+class UnwritableFileError(OSError, RuntimeError):
+    """A file that cannot be written. CNTK raises RuntimeError."""
+
+
 class OutOfMemoryError(RuntimeError, MemoryError):
     """A program does not fit into the memory of its device. CNTK raises RuntimeError."""
 
