@@ -14,7 +14,7 @@ from .device import Device
 from .engine.run.handover import STATE, settle
 from .graph.arguments import public
 from .graph.axis import BATCH, UNKNOWN_AXES, AxesLike, Axis
-from .graph.dtypes import NUMBERS, as_dtype
+from .graph.dtypes import NUMBERS, as_dtype, holds_numbers
 from .graph.errors import ShapeError, VariableShapeError, explain
 from .graph.function import Node
 from .graph.public import classes
@@ -411,7 +411,7 @@ def _array(value: object, dtype: ElementType | None) -> tuple[np.ndarray, type]:
         array = np.asarray(getattr(value, "asarray", lambda: value)())
     except ValueError:  # lists of different lengths
         array = np.empty(0, object)
-    if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
+    if not holds_numbers(array):
         raise ValueError(
             f"{value!r} is not a number or a regular array of numbers, as parameters and constants need: "
             "pad lists to the same length, and convert other objects to an array first"

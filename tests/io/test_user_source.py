@@ -178,3 +178,12 @@ def test_get_next_minibatch_calls_nothing_but_next_minibatch():
     device = C.cpu()
     assert Source().get_next_minibatch(7) == (7, 1, 0, None)
     assert Source().get_next_minibatch(0, 7, 3, 2, device) == (7, 3, 2, device)
+
+
+@pytest.mark.parametrize("rows", [[[None, 1.0], [2.0, 3.0]], [["1", "2"]], [[1 + 2j, 0]]], ids=str)
+def test_rows_that_numpy_converts_to_numbers_though_they_are_none_are_errors(rows):
+    data = np.array(rows, object if rows[0][0] is None else None)
+    with pytest.raises(ValueError, match="stream 'x': is no array of numbers, but of type"):
+        C.io.MinibatchSourceFromData({"x": data})
+    with pytest.raises(RuntimeError, match="no array of numbers"):
+        C.io.MinibatchSourceFromData({"x": (list(data), C.layers.Tensor[2])})

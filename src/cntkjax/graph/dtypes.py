@@ -14,6 +14,15 @@ TYPES = {number: dtype for dtype, number in NUMBERS.items()}
 _ALIASES: dict[Any, type[np.generic]] = {"float": np.float32, "double": np.float64, int: np.float32}
 
 
+def holds_numbers(array: np.ndarray) -> bool:
+    """True for real numbers; False for objects, texts and complex numbers, which NumPy converts to some number too.
+
+    >>> holds_numbers(np.array([1, 2])), holds_numbers(np.array([None, 1]))
+    (True, False)
+    """
+    return array.dtype.kind in "biuf" or array.dtype.name == "bfloat16"
+
+
 def as_dtype(dtype: ElementType | None) -> type[np.generic]:
     """NumPy's type for a name, a type, or CNTK's number of it.
 

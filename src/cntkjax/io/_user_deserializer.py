@@ -10,6 +10,8 @@ import numpy as np
 
 from ..engine.data.ragged import Ragged, SparseRows
 from ..graph.arguments import public
+from ..graph.dtypes import holds_numbers
+from ..graph.errors import ResultError
 from ._streams import StreamInformation, sample_size
 from .deserializer import ChunkedDeserializer
 
@@ -133,9 +135,12 @@ def _rows(info: StreamInformation, data: Any, where: str) -> np.ndarray | Sparse
         sparse = SparseRows(sparse.indptr, sparse.indices, sparse.values.astype(info.dtype), sparse.width)
         return sparse if info.is_sparse else sparse.to_dense().reshape(-1, *info.sample_shape)
     try:
-        dense = np.asarray(data, info.dtype)
-    except (TypeError, ValueError) as error:
-        raise RuntimeError(f"{where}: is no array of numbers: {error}") from error
+        array = np.asarray(data)
+    except ValueError as error:
+        raise ResultError(f"{where}: is no array of numbers: {error}") from error
+    if not holds_numbers(array):
+        raise ResultError(f"{where}: is no array of numbers, but of type {array.dtype}; convert it with astype")
+    dense = array.astype(info.dtype, copy=False)
     _check_shape(info, dense.shape[1:], info.sample_shape, where)
     return SparseRows.from_dense(dense) if info.is_sparse else dense
 

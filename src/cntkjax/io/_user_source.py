@@ -175,6 +175,6 @@ def _in_memory_stream(name: str, number: int, data: Any, kind: Any) -> tuple[Str
     dtype = np.float64 if getattr(first, "dtype", None) == np.float64 else np.float32
     info = StreamInformation(name, number, "sparse" if is_sparse else "dense", dtype, shape)
     if isinstance(data, list) and not has_sequences:
-        data = np.asarray(data, dtype)
+        data = np.asarray(data)
     ragged = as_sequences(info, data, f"stream '{name}'")
     return info, ragged if has_sequences else Ragged(ragged.data, None)

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..._typing import AnyArray, Shape
 from ..._user_code import warn
+from ...graph.dtypes import holds_numbers
 from ...graph.errors import IndexRangeError, ShapeError, explain
 from ...graph.shape import FREE, INFERRED, filled, is_known, matches, shape_text
 from ...graph.variable import Edge
@@ -142,7 +143,7 @@ def _numbers(variable: Edge, data: object) -> np.ndarray:
         array = np.asarray(data)
     except ValueError:
         array = np.empty(0, object)
-    if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
+    if not holds_numbers(array):
         raise ValueError(explain(
             f"{variable!r} is fed with {type(data).__name__} of type {array.dtype}, "
             "which are not numbers in a regular array",
