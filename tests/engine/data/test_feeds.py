@@ -120,6 +120,12 @@ def test_data_that_do_not_fit_are_an_error_that_says_why(variable, data, message
         (v + 1).eval({v: data})
 
 
+def test_no_samples_are_an_error_of_cntks_type():
+    x = batch()
+    with pytest.raises(RuntimeError, match="empty minibatch"):
+        (x + 1).eval({x: ones((0, 3))})
+
+
 @pytest.mark.parametrize("variable, data, fix", [
     (batch, ones((2, 4)), "feed an array of shape [samples x 3], or declare the variable with the shape of one sample"),
     (batch, csr_matrix(ones((2, 4))), "feed matrices with 3 columns, or declare the variable with shape [4]"),

@@ -403,7 +403,7 @@ def _minibatch_samples(variable: Edge, data: np.ndarray | SparseRows) -> np.ndar
 def _nonempty(variable: Edge, ragged: Ragged) -> Ragged:
     has_elements = isinstance(ragged.data, SparseRows) or ragged.data.size  # an inferred dimension takes any size
     if ragged.num_samples == 0 or not has_elements:
-        raise ValueError(explain(f"{variable!r} is fed with an empty minibatch", fix="feed at least one sample"))
+        raise ShapeError(explain(f"{variable!r} is fed with an empty minibatch", fix="feed at least one sample"))
     return ragged
 
 
