@@ -131,6 +131,14 @@ def test_nan_stays(native):
         assert np.isnan(writer.program([(writer.activated(writer.input(20), activation), (20,))])(x)).all()
 
 
+@pytest.mark.parametrize("position", range(4))
+def test_the_maximum_of_a_window_is_nan_wherever_nan_lies_in_it(position, use_native):
+    f = image(C.layers.MaxPooling((2, 2), 2), convolution((1, 1), 1, init=1), shape=(1, 2, 4))
+    batch = np.arange(8, dtype=np.float32).reshape(1, 1, 2, 4)
+    batch[0, 0, position // 2, position % 2] = np.nan
+    np.testing.assert_array_equal(by_library(f, 1)(batch)[0].ravel(), [np.nan, 7])
+
+
 @pytest.mark.parametrize("cells", [0, np.nan, np.inf, -np.inf, 3e38])
 def test_a_convolution_by_transforms_gives_the_products_of_its_windows(cells, use_native):
     f = image(convolution((3, 3), 64, pad=True), shape=(32, 7, 9))

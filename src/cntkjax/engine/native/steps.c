@@ -68,7 +68,7 @@ static inline Vector choose(Integers mask, Vector a, Vector b) {
 }
 
 static inline Vector larger(Vector a, Vector b) { return choose(a > b, a, b); }
-static inline Vector larger_or_nan(Vector a, Vector b) { return choose(a <= b, b, a); }
+static inline Vector larger_or_nan(Vector a, Vector b) { return choose((a <= b) | (b != b), b, a); }
 
 /* exp(x) for x <= 0; the polynomial is the Taylor series for |r| <= log(2) / 2, whose remainder is below 1e-8 */
 static inline Vector exponential(Vector x) {
