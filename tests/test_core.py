@@ -214,7 +214,7 @@ def test_other_libraries_take_values_and_views():
 
 def test_views_are_copied_and_created_from_known_types_only():
     view, other = C.NDArrayView.from_dense(ROW), C.NDArrayView.from_dense(ROW + 1)
-    alias = view.alias(read_only=True)
+    alias = view.alias(readOnly=True)
     view.copy_from(other)
     assert alias.to_ndarray().tolist() == (ROW + 1).tolist()
     with pytest.raises(RuntimeError, match="read-only"):

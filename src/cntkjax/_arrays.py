@@ -213,12 +213,12 @@ class NDArrayView(DataMixin):
         """The same in double precision."""
         return _random(np.float64, shape, range_begin, range_end, seed)
 
-    def as_shape(self, new_shape: ShapeLike) -> NDArrayView:
+    def as_shape(self, newShape: ShapeLike) -> NDArrayView:
         """The same data in another shape.
 
         Errors: ValueError if the sizes differ.
         """
-        shape = as_shape(new_shape)
+        shape = as_shape(newShape)
         if prod(shape) != prod(self._shape):
             raise ValueError(
                 f"an array of shape {self._shape} cannot have shape {shape}: it has {prod(self._shape)} elements, "
@@ -250,9 +250,9 @@ class NDArrayView(DataMixin):
         """A copy."""
         return self._of(self.held.copy(), read_only, self._shape)
 
-    def alias(self, read_only: bool = False) -> NDArrayView:
+    def alias(self, readOnly: bool = False) -> NDArrayView:
         """Another view of the same memory."""
-        return self._of(self.held, read_only, self._shape)
+        return self._of(self.held, readOnly, self._shape)
 
     def __repr__(self) -> str:
         """As it is printed."""

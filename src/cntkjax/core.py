@@ -354,9 +354,9 @@ class NativeValue(DataMixin, metaclass=ABCMeta):
         """A copy that remains valid when the function that returned this value is evaluated again."""
         return NativeValue(self._value.deep_clone(read_only))
 
-    def alias(self, read_only: bool = False) -> NativeValue:
+    def alias(self, readOnly: bool = False) -> NativeValue:
         """Another value of the same data."""
-        return NativeValue(self._value.alias(read_only))  # type: ignore[attr-defined]
+        return NativeValue(self._value.alias(readOnly))  # type: ignore[attr-defined]
 
     @staticmethod
     def create(shape: ShapeLike, views: Sequence[NDArrayView], *rest: Any) -> Value:

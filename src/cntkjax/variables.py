@@ -354,9 +354,9 @@ class Constant(_LeafMixin):
         """
         return Constant(value, (), as_dtype(data_type))
 
-    def clone_as(self, data_type: ElementType) -> Constant:
+    def clone_as(self, dataType: ElementType) -> Constant:
         """A float64 copy of a float32 constant; as in CNTK, ValueError for any other conversion."""
-        dtype = as_dtype(data_type)
+        dtype = as_dtype(dataType)
         if (self.dtype, dtype) != (np.float32, np.float64):
             raise ValueError(f"{self!r} of {np.dtype(self.dtype)} cannot be cloned as {np.dtype(dtype)}: use cntk.cast")
         return Constant(self.value, dtype=dtype, name=self.name)

@@ -9,6 +9,7 @@ import inspect
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import cntk
@@ -58,3 +59,15 @@ def test_what_is_both_a_value_and_a_method():
 def test_members_of_a_saved_state_are_methods():
     """They were properties once."""
     assert callable(cntk_py.BackPropState.device) and callable(cntk_py.BackPropState.function)
+
+
+def test_members_of_the_compiled_classes_take_their_arguments_by_cntks_names():
+    C = cntk
+    view, f = C.NDArrayView.from_dense(np.ones((2, 3), np.float32)), C.relu(C.input_variable(2))
+    assert view.alias(readOnly=True).is_read_only and view.as_shape(newShape=(6,)).shape == (6,)
+    assert C.Value(np.ones(2, np.float32)).alias(readOnly=True).is_read_only
+    assert f.as_string(doNotInferOutputs=True) == repr(f)
+    assert C.constant(1).clone_as(dataType=C.cntk_py.DataType_Double).dtype == np.float64
+    C.sgd([C.parameter(2)], 0.1).add_progress_writers(progressWriters=[])
+    communicator = C.train.distributed.mpi_communicator()
+    communicator.aggregate_in_place(values=[view], sendToWorkers=communicator.workers())

@@ -63,7 +63,7 @@ def test_copies_of_such_values_have_methods_too():
             return argument.deep_clone(), argument.alias()
 
         def backward(self, state, root_gradients):
-            copies = state, state.deep_clone(True), state.alias(read_only=True)
+            copies = state, state.deep_clone(True), state.alias(readOnly=True)
             seen.extend((v.device(), v.shape().dimensions(), v.is_read_only(), v.asarray().tolist()) for v in copies)
             return root_gradients.alias()
 

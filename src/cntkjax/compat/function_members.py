@@ -24,7 +24,7 @@ class FunctionMembers(Function):
     native_user_function = staticmethod(native_user_function)
     register_native_user_function = staticmethod(register_native_user_function)
 
-    def as_string(self, verbose: bool = True) -> str:
+    def as_string(self, doNotInferOutputs: bool = True) -> str:
         """The same as `repr`."""
         return repr(self)
 

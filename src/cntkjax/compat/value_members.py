@@ -47,10 +47,10 @@ class ValueMembers(Value):
         """0 (``cntk_py.StorageFormat_Dense``) or 1 (``cntk_py.StorageFormat_SparseCSC``)."""
         return int(self.is_sparse)
 
-    def alias(self, read_only: bool = False) -> Value:
+    def alias(self, readOnly: bool = False) -> Value:
         """Another value of the same data."""
         value = object.__new__(type(self))
-        value.__dict__.update(self.__dict__, _read_only=read_only)
+        value.__dict__.update(self.__dict__, _read_only=readOnly)
         return value
 
     def copy_from(self: Any, source: Value | NativeValue) -> None:

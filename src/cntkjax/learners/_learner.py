@@ -286,9 +286,9 @@ class LearnerCore:
         """
         load_core_state(self, checkpoint, decode_core_optax_state(self, checkpoint))
 
-    def add_progress_writers(self, writers: Sequence[Any]) -> None:
+    def add_progress_writers(self, progressWriters: Sequence[Any]) -> None:
         """Report changes of the learning rate to these writers too."""
-        self._writers.extend(writers)
+        self._writers.extend(progressWriters)
 
     def update(
         self, gradient_values: Gradients, training_sample_count: int, is_sweep_end: bool = False

@@ -77,7 +77,7 @@ class Communicator:
         """Wait for all workers."""
         workers.barrier("Communicator.barrier")
 
-    def aggregate_in_place(self, values: Sequence[NDArrayView], send_to_workers: Sequence[WorkerDescriptor]) -> None:
+    def aggregate_in_place(self, values: Sequence[NDArrayView], sendToWorkers: Sequence[WorkerDescriptor]) -> None:
         """Replace the contents of dense array views by their sums over all workers.
 
         Shapes: the same on each worker.
@@ -90,7 +90,7 @@ class Communicator:
         >>> view.asarray()
         array([1., 1.], dtype=float32)
         """
-        if {worker.global_rank for worker in send_to_workers} != set(range(self.num_workers())):
+        if {worker.global_rank for worker in sendToWorkers} != set(range(self.num_workers())):
             raise RuntimeError("aggregate_in_place: all workers take part; pass communicator.workers()")
         shapes = ", ".join(str(view.shape) for view in values)
         workers.barrier(f"aggregate_in_place of shapes {shapes}")

@@ -308,12 +308,12 @@ class _SessionCore:
         progress = self._trainer.progress
         return int(self._sizes.at(progress.samples, progress.sweeps))
 
-    def restore_from_checkpoint(self, filename: str | os.PathLike[str]) -> None:
+    def restore_from_checkpoint(self, checkpointFileName: str | os.PathLike[str]) -> None:
         """Resume from this checkpoint of a training session.
 
         Errors: as of ``Trainer.restore_from_checkpoint``; ValueError if no training session wrote it.
         """
-        filename = os.fspath(filename)
+        filename = os.fspath(checkpointFileName)
         external = self._trainer.restore_from_checkpoint(filename)
         if _SOURCE not in external:
             raise ValueError(
