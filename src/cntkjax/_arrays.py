@@ -321,9 +321,9 @@ class NDMask(ArrayMixin):
         """Mark a step, or all steps of a section, as the first of a sequence."""
         self._mask[self._section(offset, section_shape or (1,) * len(offset))] = 2
 
-    def invalidate_section(self, section_offset: Sequence[int], section_shape: Sequence[int]) -> None:
+    def invalidate_section(self, sectionOffset: Sequence[int], sectionShape: Sequence[int]) -> None:
         """Mark a section as padding."""
-        self._mask[self._section(section_offset, section_shape)] = 0
+        self._mask[self._section(sectionOffset, sectionShape)] = 0
 
     def __repr__(self) -> str:
         return f"NDMask({self._mask.tolist()})"

@@ -69,5 +69,8 @@ def test_members_of_the_compiled_classes_take_their_arguments_by_cntks_names():
     assert f.as_string(doNotInferOutputs=True) == repr(f)
     assert C.constant(1).clone_as(dataType=C.cntk_py.DataType_Double).dtype == np.float64
     C.sgd([C.parameter(2)], 0.1).add_progress_writers(progressWriters=[])
+    mask = C.cntk_py.NDMask((2, 2))
+    mask.invalidate_section(sectionOffset=(0, 0), sectionShape=(1, 1))
+    assert mask.masked_count() == 1
     communicator = C.train.distributed.mpi_communicator()
     communicator.aggregate_in_place(values=[view], sendToWorkers=communicator.workers())

@@ -365,14 +365,14 @@ def sanitize_convolution_args(
 
 
 def sanitize_pooling_args(
-    window_shape: int | Iterable[int], strides: int | Iterable[int], auto_padding: bool | Iterable[bool]
+    pooling_window_shape: int | Iterable[int], strides: int | Iterable[int], auto_padding: bool | Iterable[bool]
 ) -> tuple[Any, Any, list[bool]]:
     """Window and strides as tuples, and the per-axis flags in reverse order.
 
     >>> sanitize_pooling_args((2, 3), 1, (True, False))
     ((2, 3), (1,), [False, True])
     """
-    return sanitize_shape(window_shape), sanitize_shape(strides), list(_as_tuple(auto_padding))[::-1]
+    return sanitize_shape(pooling_window_shape), sanitize_shape(strides), list(_as_tuple(auto_padding))[::-1]
 
 
 def sanitize_Function_attributes(attributes: dict[str, Any]) -> dict[str, Any]:

@@ -172,7 +172,7 @@ def test_transitions_are_sampled_by_priority():
 
 
 def test_dueling_networks_add_advantages_over_their_mean():
-    network = Models.dueling_network((3,), 2, "[4, [3], [None]]")
+    network = Models.dueling_network((3,), 2, model_hidden_layers="[4, [3], [None]]")
     assert sorted(p.shape for p in network["f"].parameters) == [(1,), (2,), (3,), (3, 1), (3, 4), (4,), (4, 2), (4, 3)]
 
 
