@@ -94,7 +94,7 @@ class SGD:
         """All values as a block, with where each came from.
 
         >>> print("".join(line for line in SGD(maxEpochs=3).describe().splitlines(True) if "Epochs" in line), end="")
-            maxEpochs = 3  # argument maxEpochs, column 1
+            maxEpochs = 3  # argument maxEpochs, line 1, column 1
         """
         return self.settings.describe()
 
