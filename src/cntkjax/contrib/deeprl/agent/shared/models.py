@@ -65,7 +65,7 @@ class Models:
 
         Source: Wang et al., Dueling network architectures for deep reinforcement learning, ICML 2016.
         """
-        common, value_sizes, advantage_sizes = Models._parse_dueling_model_hidden_layers(model_hidden_layers)
+        common, value_sizes, advantage_sizes = Models._parse_dueling_network_structure(model_hidden_layers)
 
         def f(x: Variable | Function) -> Function:
             h = layers.Sequential([layers.Dense(size, activation=ops.relu) for size in common])(x) if common else x
@@ -75,8 +75,8 @@ class Models:
         return network(shape_of_inputs, number_of_outputs, f, loss_function, use_placeholder_for_input)
 
     @staticmethod
-    def _parse_dueling_model_hidden_layers(model_hidden_layers: str) -> tuple[list[int], list[int], list[int]]:
-        *common, value_sizes, advantage_sizes = ast.literal_eval(model_hidden_layers)
+    def _parse_dueling_network_structure(structure: str) -> tuple[list[int], list[int], list[int]]:
+        *common, value_sizes, advantage_sizes = ast.literal_eval(structure)
         without_none = Models._remove_none_elements_from_list
         return without_none(common), without_none(value_sizes), without_none(advantage_sizes)
 
