@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import threading
-from collections.abc import Callable, Hashable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Hashable, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import prod
@@ -14,52 +13,11 @@ import numpy as np
 
 from ...graph.shape import Shape
 from .library import COPY, LARGEST, LOOP, MEAN, NONE, POINTWISE, PRODUCT, STEP, Library, threads
+from .memory import ARENA, ARENAS, CONSTANTS, INPUT, NO_BORDER, Array, Place, Samples, aligned, allocate, coordinates
 
-Samples: TypeAlias = "np.ndarray[Any, Any]"
 Packed: TypeAlias = MutableMapping[Hashable, Samples]  # weights in the order in which they are read
-_ALIGNMENT = 64  # bytes, of a cache line
-_MOST_KEPT = 1 << 24  # numbers
 _FEWEST_TRANSFORMED = 16  # positions: with fewer, the time is that of reading the weights, which are more
 _MOST_PRODUCTS = 0.6  # of those of the windows: transforms themselves take some of the time that fewer save
-_INPUT, _ARENA, _CONSTANTS = range(3)  # buffers of a call
-NO_BORDER = 0, 0, 0, 0
-
-
-@dataclass(eq=False)
-class _Array:
-    """Numbers of a call: `first` is their place in a buffer, for those of the arena known at last.
-
-    Arrays of equal `kind` may lie in one place, one after the other. That has the size of their images with `border`,
-    which is set to 0 before the first step.
-    """
-
-    buffer: int
-    size: int
-    kind: Any = None
-    first: int = 0
-    border: tuple[int, ...] = NO_BORDER
-    initial: list[float] | None = None  # what delays read in the border
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Where the elements of a value lie: how far images, rows and columns are apart. Channels are neighbours."""
-
-    array: _Array
-    first: int
-    image: int
-    row: int
-    column: int
-    step: int = 0
-
-    def as_columns(self) -> _Place:
-        """Images of one position as the columns of one row."""
-        return replace(self, image=0, row=0, column=self.image)
-
-    def in_loop(self, length: int, is_reverse: bool) -> _Place:
-        """One step of each sequence."""
-        first = self.first + (length - 1) * self.column if is_reverse else self.first
-        return replace(self.as_columns(), first=first, step=-self.column if is_reverse else self.column)
 
 
 @dataclass(eq=False)
@@ -74,7 +32,7 @@ class Value:
     columns: int
     channels: int
     step: dict[str, Any] = field(default_factory=dict)
-    place: _Place | None = None
+    place: Place | None = None
     border: tuple[int, ...] = NO_BORDER
     is_shared: bool = False
     is_sequence: bool = False
@@ -112,36 +70,36 @@ class Writer:
         self._constants: list[Samples] = []
         self._kept: list[Samples] = []
         self._constants_size = 0
-        self._scratch = _Array(_ARENA, 0, "scratch")  # of the threads, for one step at a time
+        self._scratch = Array(ARENA, 0, "scratch")  # of the threads, for one step at a time
 
     # ---- values
     def input(self, size: int) -> Value:
         """The samples that are fed, each as a vector, or sequences of vectors."""
         length = self._length or 1
         self._input_size = self._samples * length * size
-        place = _Place(_Array(_INPUT, self._input_size), 0, length * size, length * size, size)
+        place = Place(Array(INPUT, self._input_size), 0, length * size, length * size, size)
         return Value(1, length, size, place=place, is_shared=True, is_sequence=self._length is not None)
 
-    def read(self, value: Value) -> _Place:
+    def read(self, value: Value) -> Place:
         """Where a value lies, after the step that computes it is written."""
         if value.place is None:
             value.place = self._new_place(value)
             self._write(value)
         return value.place
 
-    def _read_with_border(self, value: Value, border: tuple[int, ...]) -> _Place:
+    def _read_with_border(self, value: Value, border: tuple[int, ...]) -> Place:
         """The same for those that read cells around it, which must not be another array's."""
         if any(a < b for a, b in zip(value.border, border, strict=True)):
             raise RuntimeError(f"an image with the border {value.border} is read with one of {border}")
         return self.read(value)
 
-    def _new_place(self, value: Value) -> _Place:
+    def _new_place(self, value: Value) -> Place:
         above, below, left, right = value.border
         height, width = value.rows + above + below, value.columns + left + right
         row, image = width * value.channels, height * width * value.channels
-        array = _Array(_ARENA, self._samples * image, (height, width, value.channels, value.border))
+        array = Array(ARENA, self._samples * image, (height, width, value.channels, value.border))
         array.border = value.border
-        return _Place(array, above * row + left * value.channels, image, row, value.channels)
+        return Place(array, above * row + left * value.channels, image, row, value.channels)
 
     def _write(self, value: Value) -> None:
         assert value.place is not None
@@ -176,7 +134,7 @@ class Writer:
             weights = matrix() if scale is None else matrix() * scale
             panels = np.zeros((len(weights), size), np.float32)
             panels[:, :channels] = weights
-            self._packed[key] = _aligned(panels.reshape(len(weights), -1, wide).transpose(1, 0, 2))
+            self._packed[key] = aligned(panels.reshape(len(weights), -1, wide).transpose(1, 0, 2))
         bias = np.zeros(size, np.float32)
         bias[:channels] = step["bias"]
         if "scratch" in step:
@@ -251,7 +209,7 @@ class Writer:
             step |= {
                 "taps": 1, "span": value.channels, "key": (key, "transformed"),
                 "matrix": lambda: _transformed(cells).reshape(-1, outputs),
-                "scratch": _Place(self._scratch, 0, 0, 0, 0),
+                "scratch": Place(self._scratch, 0, 0, 0, 0),
             }
         else:
             step |= {
@@ -307,10 +265,10 @@ class Writer:
         step = {"kind": POINTWISE, "activation": NONE, "from": self.read(value), **more}
         return Value(*value.extents, step, is_sequence=value.is_sequence)
 
-    def _constant(self, constant: Samples) -> _Place:
+    def _constant(self, constant: Samples) -> Place:
         """Shapes: [channels], or [rows, columns, channels]."""
         row, column = (constant.shape[1] * constant.shape[2], constant.shape[2]) if constant.ndim == 3 else (0, 0)
-        place = _Place(_Array(_CONSTANTS, constant.size), self._constants_size, 0, row, column)
+        place = Place(Array(CONSTANTS, constant.size), self._constants_size, 0, row, column)
         self._constants.append(np.asarray(constant, np.float32).ravel())
         self._constants_size += constant.size
         return place
@@ -324,7 +282,7 @@ class Writer:
         place = self.read(value)
         return self._view(value, replace(place, first=place.first + begin), channels)
 
-    def _view(self, value: Value, place: _Place, channels: int) -> Value:
+    def _view(self, value: Value, place: Place, channels: int) -> Value:
         return Value(
             value.rows, value.columns, channels, place=place, is_shared=True, is_sequence=value.is_sequence
         )
@@ -398,14 +356,14 @@ class Writer:
     ) -> Program:
         """The written steps and those that the outputs need. `without_transforms`: see `Program`."""
         places = [self.read(self._contiguous(value)) for value, _ in outputs]
-        size = _allocate(self._steps, [place.array for place in places])
+        size = allocate(self._steps, [place.array for place in places])
         written = [*self._cleared_borders(), *self._steps]
         steps = np.zeros(len(written), STEP)
         steps["other"]["buffer"] = steps["scratch"]["buffer"] = -1
         for record, step in zip(steps, written, strict=True):
             for name, item in step.items():
-                record[name] = _coordinates(item) if isinstance(item, _Place) else item
-        constants = _aligned(np.concatenate([np.zeros(1, np.float32), *self._constants])[1:])
+                record[name] = coordinates(item) if isinstance(item, Place) else item
+        constants = aligned(np.concatenate([np.zeros(1, np.float32), *self._constants])[1:])
         shapes = [(self._samples, *([v.columns] if v.is_sequence else []), *shape) for v, shape in outputs]
         firsts = [place.array.first + place.first for place in places]
         outputs_in_arena = list(zip(firsts, shapes, strict=True))
@@ -415,10 +373,10 @@ class Writer:
 
     def _cleared_borders(self) -> list[dict[str, Any]]:
         """Steps that set the borders of arrays to 0, once for those that lie in one place."""
-        arrays = (v.array for step in self._steps for v in step.values() if isinstance(v, _Place))
+        arrays = (v.array for step in self._steps for v in step.values() if isinstance(v, Place))
         steps = []
         for array in {(array.first, array.kind): array for array in arrays}.values():
-            if array.buffer != _ARENA or not any(array.border):
+            if array.buffer != ARENA or not any(array.border):
                 continue
             above, below, left, right = array.border
             height, width, channels = array.kind[:3]
@@ -427,7 +385,7 @@ class Writer:
                 (0, above, 0, width), (height - below, below, 0, width),
                 (above, height - above - below, 0, left), (above, height - above - below, width - right, right),
             ):
-                place = _Place(array, first_row * row + first_column * channels, height * row, row, channels)
+                place = Place(array, first_row * row + first_column * channels, height * row, row, channels)
                 steps.append({
                     "kind": POINTWISE, "images": self._samples, "rows": rows, "columns": columns, "channels": channels,
                     "from": zero, "to": place,
@@ -439,7 +397,7 @@ class Writer:
         if not (value.is_vector or value.is_sequence):
             return self.vector(value)
         place, size = self.read(value), value.columns * value.channels
-        is_whole = place.array.size == self._samples * size and place.array.buffer == _ARENA
+        is_whole = place.array.size == self._samples * size and place.array.buffer == ARENA
         return value if is_whole else self._pointwise(value)
 
 
@@ -464,7 +422,7 @@ class Program:
         """Shapes: float32 samples [batch, *shape], contiguous -> arrays [batch, *shape of the output] of their own."""
         if samples.nbytes != self._input_bytes or not samples.flags.c_contiguous:
             raise ValueError(f"these steps are for {self._input_bytes} contiguous bytes, not for {samples.shape}")
-        arena = _ARENAS.of_size(self._arena_size)
+        arena = ARENAS.of_size(self._arena_size)
         buffers = (ctypes.c_void_p * 3)(samples.ctypes.data, arena.ctypes.data, self._constants.ctypes.data)
         is_not_finite = self._run(self._address, self._number, buffers, self._threads)
         if is_not_finite and self._without_transforms:
@@ -472,23 +430,6 @@ class Program:
         return [arena[first : first + size].reshape(shape).copy() for first, size, shape in self._outputs]
 
 
-class _Arenas(threading.local):
-    """Memory for a call, of each thread; what was in it before is still there."""
-
-    def __init__(self) -> None:
-        self._arena = np.empty(0, np.float32)
-
-    def of_size(self, size: int) -> Samples:
-        """At least so many numbers; they are kept until more are needed, unless they are many."""
-        if size <= len(self._arena):
-            return self._arena
-        arena = _aligned(np.empty(size, np.float32))
-        if size <= _MOST_KEPT:
-            self._arena = arena
-        return arena
-
-
-_ARENAS = _Arenas()
 _ALL = (PRODUCT, LARGEST, MEAN, POINTWISE)
 
 
@@ -557,50 +498,6 @@ def _two(windows: Sequence[Any]) -> Sequence[Any]:
         return windows
     (columns,) = windows
     return replace(columns, size=1, stride=1, dilation=1, before=0, after=0, count=1), columns
-
-
-def _coordinates(place: _Place) -> tuple[int, ...]:
-    array = place.array
-    return array.buffer, array.first + place.first, place.image, place.row, place.column, place.step
-
-
-def _allocate(steps: Sequence[Mapping[str, Any]], kept: Sequence[_Array]) -> int:
-    """Give arrays of the arena their places, where those of others that are not read any more may be; its size."""
-    arrays = [
-        list(dict.fromkeys(v.array for v in step.values() if isinstance(v, _Place) and v.array.buffer == _ARENA))
-        for step in steps
-    ]
-    last = {array: i for i, used in enumerate(arrays) for array in used}
-    for i, step in enumerate(steps):
-        if step["kind"] == LOOP:  # each of its steps reads what those before it have written
-            end = i + step["body"]
-            last.update({array: max(last[array], end) for used in arrays[i + 1 : end + 1] for array in used})
-    last.update(dict.fromkeys(kept, len(steps)))
-    size = 0
-    free: dict[Hashable, list[int]] = {}
-    placed: set[_Array] = set()
-    for i, used in enumerate(arrays):
-        for array in used:
-            if array in placed:
-                continue
-            places = free.setdefault(array.kind, [])
-            if places:
-                array.first = places.pop()
-            else:
-                array.first, size = size, size + -(-array.size // 16) * 16
-            placed.add(array)
-        for array in [array for array in placed if last[array] == i]:
-            free.setdefault(array.kind, []).append(array.first)
-    return size
-
-
-def _aligned(array: Samples) -> Samples:
-    """A contiguous copy that begins at a cache line."""
-    memory = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
-    begin = -memory.ctypes.data % _ALIGNMENT
-    copy = memory[begin : begin + array.nbytes].view(array.dtype).reshape(array.shape)
-    copy[...] = array
-    return copy
 
 
 __all__ = ["NO_BORDER", "Operation", "Packed", "Program", "Value", "Writer", "border_of"]
