@@ -74,7 +74,7 @@ class SGD:
         except UnicodeDecodeError as error:
             raise ConfigError(f"{os.fspath(path)} is no text in UTF-8: {error.reason} in byte {error.start}; save it "
                               "as UTF-8") from error
-        keys = {name for name in overrides if is_key(name) or f"${name}$".lower() not in text.content.lower()}
+        keys = [name for name in overrides if is_key(name) or f"${name}$".lower() not in text.content.lower()]
         names = {name: value for name, value in overrides.items() if name not in keys}
         return cls._in_text(text, [argument(COMMAND_LINE, name, overrides[name]) for name in keys], names)
 

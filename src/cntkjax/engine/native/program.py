@@ -500,4 +500,4 @@ def _two(windows: Sequence[Any]) -> Sequence[Any]:
     return replace(columns, size=1, stride=1, dilation=1, before=0, after=0, count=1), columns
 
 
-__all__ = ["NO_BORDER", "Operation", "Packed", "Program", "Value", "Writer", "border_of"]
+__all__ = ["Operation", "Packed", "Program", "Value", "Writer", "border_of"]

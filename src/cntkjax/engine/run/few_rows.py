@@ -18,7 +18,8 @@ from ...graph.function import Node
 from ...graph.shape import is_known
 from ...graph.variable import Edge
 from ..native.library import library
-from ..native.program import NO_BORDER, Operation, Packed, Value, Writer
+from ..native.memory import NO_BORDER
+from ..native.program import Operation, Packed, Value, Writer
 from ..native.program import Program as NativeProgram
 from ..plan.parts import Loop, Part, inputs_of, resolve
 from ..plan.plan import Plan
