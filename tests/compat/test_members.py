@@ -2,6 +2,8 @@
 
 The lists are what `dir` says there, without what begins with an underscore and the wrapper's this and thisown.
 """
+import inspect
+
 import numpy as np
 import pytest
 
@@ -254,3 +256,15 @@ def test_omitted_members_do_not_exist(instances):
     assert REASONS.keys() <= everywhere
     assert [n for n in REASONS if n in NAMES.split() and hasattr(cntk_py, n)] == []
     assert [(owner, n) for owner, n in members if n in REASONS and hasattr(instances[owner], n)] == []
+
+
+@pytest.mark.parametrize(("function", "names"), [
+    (C.logging.ProgressWriter.__init__,
+     "trainingUpdateWriteFrequency trainingFirstUpdatesToWrite testUpdateWriteFrequency testFirstUpdatesToWrite "
+     "distributedSyncUpdateWriteFrequency distributedSyncFirstUpdatesToWrite"),
+    (C.Learner.reset_learning_rate, "learningRateSchedule"),
+    (C.internal.sanitize.sanitize_precision, "precision"),
+    (cntk_py.DictionaryValueFromNDArrayView, "value"),
+])
+def test_parameters_have_the_names_of_cntk(function, names):
+    assert [p for p in inspect.signature(function).parameters if p != "self"] == names.split()

@@ -6,6 +6,7 @@ import pytest
 import cntkjax as C
 from cntkjax.contrib import netopt
 from cntkjax.contrib.netopt import factorization, quantization
+from cntkjax.ops._user_functions import from_file
 
 X = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
 
@@ -159,3 +160,24 @@ def test_binary_layer_and_names_of_the_native_library():
     assert quantization.binarize_convolution(model, trained.append) is trained[0]
     assert netopt.native_convolve_function_registered is False
     netopt.try_register_native_convolve_function()
+
+
+def test_the_names_of_cntks_classes_are_functions_that_user_function_takes():
+    x = C.input_variable(3, name="x")
+    data = np.array([[1, -2, 4]], np.float32)
+    ops = netopt.custom_convolution_ops
+    for operation, expected in ((ops.SignWithEstimation(x, name="s"), [[1, -1, 1]]), (ops.pySign(x), [[1, -1, 1]]),
+                                (ops.Multibit(x, np.array([1, 1, 1])), [[7 / 3, -7 / 3, 7 / 3]])):
+        np.testing.assert_allclose(C.user_function(operation).eval({x: data}), expected, rtol=1e-6)
+    assert ops.SignWithEstimation(x, name="s").name == "s"
+    kernel = C.constant(np.array([[1, -2], [3, 5]], np.float32))
+    np.testing.assert_allclose(ops.MultibitKernel(kernel, np.ones((2, 2), int)).eval(), [[1.5, -1.5], [4, 4]])
+
+
+def test_few_bits_in_a_model_of_cntk_are_loaded():
+    record = {"module": "cntk.contrib.netopt.custom_convolution_ops", "class": "Multibit",
+              "state": {"bit_map": np.array([2, 2, 2], np.float32)}}  # as CNTK 2.7 writes it
+    function = from_file(record, [C.input_variable(3)], "bits")
+    np.testing.assert_allclose(
+        C.combine([function]).eval([[-1, 0, 1]]), [[-1.1111112, -0.22222227, 1.1111112]], rtol=1e-6
+    )

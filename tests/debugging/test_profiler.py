@@ -49,6 +49,12 @@ def test_profiling_is_not_started_twice(traces, tmp_path):
         debugging.start_profiler(str(tmp_path))
 
 
+def test_a_folder_that_cannot_be_created_is_the_kind_of_error_of_cntk(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(RuntimeError, match="file/profile"):
+        debugging.start_profiler(str(tmp_path / "file" / "profile"))
+
+
 def test_jax_writes_the_trace(tmp_path):
     debugging.start_profiler(str(tmp_path))
     debugging.enable_profiler()

@@ -96,7 +96,7 @@ def test_a_new_rate_starts_when_it_is_set(second, rates):
 
 def test_a_new_rate_must_be_a_schedule():
     learner = L.sgd([Weights([0.0])], 0.1)
-    with pytest.raises(ValueError, match="learning_rate = 0.3 .* TrainingParameterSchedule"):
+    with pytest.raises(ValueError, match="learningRateSchedule = 0.3 .* TrainingParameterSchedule"):
         learner.reset_learning_rate(0.3)
 
 

@@ -208,6 +208,7 @@ class TestCornerCases:
         assert block.root_function.block_arguments_mapping[0][0].name == "x"  # it takes the operand's name
         assert f.find_by_name("inner") is None and f.find_by_name("inner", 1).name == "inner"
         assert [len(f.find_all_with_name("inner", depth)) for depth in (0, 1, -1)] == [0, 1, 1]
+        assert f.find_all_with_name(None) == []
         assert f.outer.inner.name == "inner"
 
     def test_the_arguments_of_a_block_are_placeholders_with_an_operand_each(self):

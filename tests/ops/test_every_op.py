@@ -80,6 +80,7 @@ CASES = [
     Case("flatten", lambda x: C.flatten(x, 1), lambda x: x.reshape(2, 12), [(2, 3, 4)]),
     Case("swapaxes", lambda x: C.swapaxes(x, 0, -1), lambda x: x.swapaxes(0, -1), [(2, 3, 4)]),
     Case("swapaxes_column", lambda x: C.swapaxes(x, -1, -2), lambda x: x[:, None], [(3,)]),
+    Case("swapaxes_with_the_end", lambda x: C.swapaxes(x, 0, C.Axis.end_static_axis()), lambda x: x[:, None], [(2, 3)]),
     Case("swapaxes_before_the_first", lambda x: C.swapaxes(x, -1, -4), lambda x: x.T[:, None, :, None], [(2, 3)]),
     Case("transpose", lambda x: C.transpose(x, (2, 0, 1)), lambda x: x.transpose(2, 0, 1), [(2, 3, 4)]),
     Case("slice", lambda x: C.slice(x, 1, 1, 0), lambda x: x[:, 1:]),

@@ -168,9 +168,9 @@ def is_sparse_storage_format(storage_format: int) -> bool:
     return storage_format != StorageFormat_Dense
 
 
-def DictionaryValueFromNDArrayView(view: NDArrayView) -> DictionaryValue:
+def DictionaryValueFromNDArrayView(value: NDArrayView) -> DictionaryValue:
     """An array as a value of a dictionary."""
-    return DictionaryValue(view.asarray())
+    return DictionaryValue(value.asarray())
 
 
 DictionaryValueFromDict = DictionaryValue

@@ -13,6 +13,7 @@ import os
 
 from ..engine.run import profiler as _profiler
 from ..graph.arguments import public
+from ..graph.errors import UnwritableFileError
 
 __all__ = ["start_profiler", "stop_profiler", "enable_profiler", "disable_profiler"]
 
@@ -36,7 +37,7 @@ def start_profiler(dir: str = "profiler", sync_gpu: bool = True, reserve_mem: in
         sync_gpu: accepted; has no effect
         reserve_mem: accepted; has no effect
 
-    Errors: RuntimeError if profiling was started already.
+    Errors: RuntimeError if profiling was started already, or the folder cannot be created.
 
     >>> import os, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -45,7 +46,10 @@ def start_profiler(dir: str = "profiler", sync_gpu: bool = True, reserve_mem: in
     """
     if _Profiler.directory is not None:
         raise RuntimeError(f"the profiler is running already, in '{_Profiler.directory}'; call stop_profiler() first")
-    os.makedirs(dir, exist_ok=True)
+    try:
+        os.makedirs(dir, exist_ok=True)
+    except OSError as error:
+        raise UnwritableFileError(error.errno, error.strerror, dir) from error
     _Profiler.directory = dir
     _profiler.start()
 

@@ -70,7 +70,18 @@ def sanitize_shape(shape: int | Iterable[int]) -> tuple[int, ...]:
     return _as_tuple(shape)
 
 
-sanitize_dtype_numpy = sanitize_precision = as_dtype
+sanitize_dtype_numpy = as_dtype
+
+
+def sanitize_precision(precision: ElementType | None) -> type[np.generic]:
+    """NumPy's type for the precision of a model.
+
+    Errors: ValueError for types that CNTK has no tensors of.
+
+    >>> sanitize_precision("double")
+    <class 'numpy.float64'>
+    """
+    return as_dtype(precision)
 
 
 def sanitize_dtype_cntk(dtype: DTypeLike | int) -> int:

@@ -218,15 +218,15 @@ class LearnerCore:
     def _learning_rate_at(self, now: Counters) -> float:
         return self.rate_schedule.at(now.samples - now.rate_samples, now.sweeps - now.rate_sweeps)
 
-    def reset_learning_rate(self, learning_rate: TrainingParameterSchedule) -> None:
+    def reset_learning_rate(self, learningRateSchedule: TrainingParameterSchedule) -> None:
         """Replace the schedule of the learning rate by another one, which starts now.
 
         Units: the values are for as many samples as those of the old schedule, whatever the new one says, as in CNTK.
         Errors: ValueError if it is not a schedule.
         """
-        _verify_learning_rate_type(learning_rate)
-        learning_rate.take_minibatch_size(self.minibatch_size)
-        self.rate_schedule = learning_rate.per(self.rate_schedule.minibatch_size)
+        _verify_learning_rate_type(learningRateSchedule)
+        learningRateSchedule.take_minibatch_size(self.minibatch_size)
+        self.rate_schedule = learningRateSchedule.per(self.rate_schedule.minibatch_size)
         now = self.counters
         self.counters_cell.value = replace(now, rate_samples=now.samples, rate_sweeps=now.sweeps)
 

@@ -194,11 +194,14 @@ class ProgressWriter(UpdateCounter):
     (20, 40) (2, 4) (3.0, 10.0)
     """
 
-    def __init__(self, training_update_freq: int = sys.maxsize, training_first: int = 0,
-                 test_update_freq: int = sys.maxsize, test_first: int = 0,
-                 distributed_freq: int = sys.maxsize, distributed_first: int = 0) -> None:
-        self.__wrapped__ = UpdateCounter(self, training_update_freq, training_first, test_update_freq, test_first,
-                                   distributed_freq, distributed_first)
+    def __init__(self, trainingUpdateWriteFrequency: int = sys.maxsize, trainingFirstUpdatesToWrite: int = 0,
+                 testUpdateWriteFrequency: int = sys.maxsize, testFirstUpdatesToWrite: int = 0,
+                 distributedSyncUpdateWriteFrequency: int = sys.maxsize,
+                 distributedSyncFirstUpdatesToWrite: int = 0) -> None:
+        self.__wrapped__ = UpdateCounter(
+            self, trainingUpdateWriteFrequency, trainingFirstUpdatesToWrite, testUpdateWriteFrequency,
+            testFirstUpdatesToWrite, distributedSyncUpdateWriteFrequency, distributedSyncFirstUpdatesToWrite,
+        )
 
     def __disown__(self) -> ProgressWriter:
         """Called by subclasses written for CNTK's C++ base class; has no effect."""

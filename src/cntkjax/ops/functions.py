@@ -392,7 +392,7 @@ class Function(Computing, VariableMixin, TensorOpsMixin, Node):
             raise ValueError(f"{self!r} has {len(placeholders)} placeholders, not one: use replace_placeholders")
         return self.replace_placeholders({placeholders[0]: substitution})
 
-    def find_all_with_name(self, name: str, depth: int = 0) -> list[Any]:
+    def find_all_with_name(self, name: str | None, depth: int = 0) -> list[Any]:
         """All functions and variables of that name; blocks are searched up to a nesting of `depth`, -1 means all."""
         return edit.find_all(self, name, depth)
 

@@ -170,7 +170,7 @@ class Squeeze(Primitive):
 class TransposeAxes(Primitive):
     """Two axes swapped, or all permuted. `axisVec` lists, from the last axis of the output on, the axes of the operand.
 
-    An axis to swap that is before the first one is one of size 1.
+    An axis to swap that is before the first one, as the end of the static axes is, is one of size 1.
     Source: CNTK 2.7.
     """
 
@@ -181,7 +181,9 @@ class TransposeAxes(Primitive):
         """The dimensions in their new order; the attributes then count axes from the end."""
         (x,) = inputs
         for name in ("axis1", "axis2"):
-            if name in attrs and not _is_before_first(attrs[name], x):
+            if attrs.get(name) == END_STATIC:
+                attrs[name] = Axis(-len(x.shape) - 1)
+            elif name in attrs and not _is_before_first(attrs[name], x):
                 attrs[name] = stored(self.name, attrs[name], x)
         if "axisVec" in attrs:
             attrs["axisVec"] = [stored(self.name, a, x) for a in attrs["axisVec"]]

@@ -41,7 +41,7 @@ class _Collector(ProgressWriter):
     """Collects the averages that other writers report."""
 
     def __init__(self, freq: int) -> None:
-        super().__init__(training_update_freq=freq)
+        super().__init__(trainingUpdateWriteFrequency=freq)
         self.updates: list[Record] = []
         self.epochs: list[Record] = []
         self.tests: list[Record] = []

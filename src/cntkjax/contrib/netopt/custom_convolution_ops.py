@@ -6,7 +6,7 @@ Source: CNTK 2.7, and Courbariaux et al. 2016 (Binarized Neural Networks), secti
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,6 +15,7 @@ from ... import ops
 from ..._typing import ArrayLike
 from ...graph.axis import Axis
 from ...graph.errors import explain
+from ...ops._user_functions import register_udf_deserialize_callback
 from ...ops.functions import Function
 from ...variables import Constant, Parameter, Variable
 
@@ -29,10 +30,17 @@ def CustomSign(input: Value) -> Function:
     >>> CustomSign(x).eval([[-2, 0, 0.5]]), CustomSign(x).grad([[-2, 0, 0.5]])
     (array([[-1., -1.,  1.]], dtype=float32), array([[0., 1., 1.]], dtype=float32))
     """
-    return _as_block(input, lambda x: _straight_through(x, _sign(x), 1), "SignWithEstimation")
+    return SignWithEstimation(input)
 
 
-CustomPySign = CustomSign
+def CustomPySign(input: Value) -> Function:
+    """`CustomSign`, which CNTK computes in Python.
+
+    >>> import cntkjax as C
+    >>> CustomPySign(C.constant([-2, 0, 0.5])).eval()
+    array([-1., -1.,  1.], dtype=float32)
+    """
+    return pySign(input)
 
 
 def CustomMultibit(input: Value, bit_map: ArrayLike, mean_bits: float | None = None) -> Function:
@@ -49,7 +57,7 @@ def CustomMultibit(input: Value, bit_map: ArrayLike, mean_bits: float | None = N
     >>> CustomMultibit(x, 1).eval([[1, -2, 3, 2]]), CustomMultibit(x, 2).eval([[1, -2, 3, 2]])
     (array([[ 2., -2.,  2.,  2.]], dtype=float32), array([[ 1.5, -2.5,  2.5,  1.5]], dtype=float32))
     """
-    return _multibit(input, bit_map, mean_bits, Axis.all_static_axes(), "Multibit")
+    return Multibit(input, bit_map if mean_bits is None else _drawn_bits(mean_bits, input.shape))
 
 
 def CustomMultibitKernel(input: Value, bit_map: ArrayLike, mean_bits: float | None = None) -> Function:
@@ -60,13 +68,55 @@ def CustomMultibitKernel(input: Value, bit_map: ArrayLike, mean_bits: float | No
     array([[ 1.5, -1.5],
            [ 4. ,  4. ]], dtype=float32)
     """
-    return _multibit(input, bit_map, mean_bits, tuple(range(1, len(input.shape))), "MultibitKernel")
+    return MultibitKernel(input, bit_map if mean_bits is None else _drawn_bits(mean_bits, input.shape))
+
+
+# ---- the names of CNTK's classes of these functions
+def SignWithEstimation(arg: Value, name: str = "SignWithEstimation") -> Function:
+    """`CustomSign` with a name.
+
+    >>> import cntkjax as C
+    >>> C.user_function(SignWithEstimation(C.constant([-2, 0, 0.5]))).eval()
+    array([-1., -1.,  1.], dtype=float32)
+    """
+    return _as_block(arg, lambda x: _straight_through(x, _sign(x), 1), name, "SignWithEstimation")
+
+
+def pySign(arg: Value, name: str = "pySign") -> Function:
+    """`CustomPySign` with a name.
+
+    >>> import cntkjax as C
+    >>> C.user_function(pySign(C.constant([-2, 0, 0.5]))).eval()
+    array([-1., -1.,  1.], dtype=float32)
+    """
+    return SignWithEstimation(arg, name)
+
+
+def Multibit(arg1: Value, arg2: ArrayLike, name: str = "Multibit") -> Function:
+    """`CustomMultibit` with a name; `arg2` is the map of bits.
+
+    >>> import cntkjax as C
+    >>> C.user_function(Multibit(C.constant([1, -2, 3, 2]), [2, 2, 2, 2])).eval()
+    array([ 1.5, -2.5,  2.5,  1.5], dtype=float32)
+    """
+    return _multibit(arg1, arg2, Axis.all_static_axes(), name, "Multibit")
+
+
+def MultibitKernel(arg1: Value, arg2: ArrayLike, name: str = "MultibitKernel") -> Function:
+    """`CustomMultibitKernel` with a name; `arg2` is the map of bits.
+
+    >>> import cntkjax as C
+    >>> MultibitKernel(C.parameter((2, 2), init=[[1, -2], [3, 5]]), 1).eval()
+    array([[ 1.5, -1.5],
+           [ 4. ,  4. ]], dtype=float32)
+    """
+    return _multibit(arg1, arg2, tuple(range(1, len(arg1.shape))), name, "MultibitKernel")
 
 
 def _multibit(
-    operand: Value, bit_map: ArrayLike, mean_bits: float | None, axes: Axis | tuple[int, ...], name: str
+    operand: Value, bit_map: ArrayLike, axes: Axis | tuple[int, ...], name: str, op_name: str
 ) -> Function:
-    bits = _bits(bit_map, mean_bits, operand.shape)
+    bits = _bits(bit_map, operand.shape)
     dtype = operand.dtype
 
     def compute(x: Value) -> Function:
@@ -83,14 +133,16 @@ def _multibit(
             approximation = part if approximation is None else approximation + part
         return _straight_through(x, approximation, bits if np.ndim(bits) == 0 else ops.constant(bits.astype(dtype)))
 
-    return _as_block(operand, compute, name)
+    return _as_block(operand, compute, name, op_name)
 
 
-def _bits(bit_map: ArrayLike, mean_bits: float | None, shape: tuple[int, ...]) -> np.ndarray:
+def _drawn_bits(mean: float, shape: tuple[int, ...]) -> np.ndarray:
+    low = int(np.floor(mean))
+    return low + (np.random.random(shape) < mean - low)
+
+
+def _bits(bit_map: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
     """The common number of bits, or one for each element."""
-    if mean_bits is not None:
-        low = int(np.floor(mean_bits))
-        return low + (np.random.random(shape) < mean_bits - low)
     bits = np.asarray(bit_map)
     if not np.issubdtype(bits.dtype, np.integer) or bits.min(initial=1) < 1:
         raise ValueError(f"numbers of bits are positive integers, not {bit_map!r}")
@@ -107,14 +159,24 @@ def _sign(x: Value) -> Function:
 
 
 def _straight_through(x: Value, value: Value, limit: Constant | np.ndarray | int) -> Function:
-    """`made`, with the gradient of x where its magnitude is at most `limit`."""
+    """`value`, with the gradient of x where its magnitude is at most `limit`."""
     passed = ops.clip(x, ops.negate(limit) if isinstance(limit, Function | Constant) else -float(limit), limit)
     return passed + ops.stop_gradient(value - passed)
 
 
-def _as_block(operand: Value, compute: Callable[[Value], Function], name: str) -> Function:
+def _as_block(operand: Value, compute: Callable[[Value], Function], name: str, op_name: str) -> Function:
     x = ops.placeholder(operand.shape, operand.dynamic_axes)
-    return ops.as_block(compute(x), [(x, operand)], name, name)
+    return ops.as_block(compute(x), [(x, operand)], op_name, name)
 
 
-__all__ = ["CustomMultibit", "CustomMultibitKernel", "CustomPySign", "CustomSign"]
+def _multibit_from_file(inputs: Sequence[Value], name: str, state: Mapping[str, Any]) -> Function:
+    return Multibit(inputs[0], state["bit_map"].astype(int), name)
+
+
+register_udf_deserialize_callback("cntk.contrib.netopt.custom_convolution_ops.Multibit", _multibit_from_file)
+
+
+__all__ = [
+    "CustomMultibit", "CustomMultibitKernel", "CustomPySign", "CustomSign", "Multibit", "MultibitKernel",
+    "SignWithEstimation", "pySign",
+]
