@@ -200,6 +200,6 @@ class Flattener(Cloner):
         self._nodes[node] = self._copy_of(body.root_function)
 
 
-def find_all(function: Node, name: str, depth: int = 0) -> list[Node | Edge]:
-    """Functions and leaf variables of that name, in blocks up to `depth` deep (-1: all)."""
+def find_all(function: Node, name: str | None, depth: int = 0) -> list[Node | Edge]:
+    """Functions and leaf variables of that name (None has none), in blocks up to `depth` deep (-1: all)."""
     return [node for node in walk(function, depth) if (node.name if isinstance(node, Edge) else node._name) == name]

@@ -6,7 +6,7 @@ Source: CNTK 2.7, and Courbariaux et al. 2016 (Binarized Neural Networks), secti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -169,7 +169,7 @@ def _as_block(operand: Value, compute: Callable[[Value], Function], name: str, o
     return ops.as_block(compute(x), [(x, operand)], op_name, name)
 
 
-def _multibit_from_file(inputs: Sequence[Value], name: str, state: Mapping[str, Any]) -> Function:
+def _multibit_from_file(inputs: list[Any], name: str, state: dict[str, Any]) -> Function:
     return Multibit(inputs[0], state["bit_map"].astype(int), name)
 
 
