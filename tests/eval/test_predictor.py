@@ -104,6 +104,25 @@ def test_several_inputs_and_chosen_outputs():
         C.Predictor(total, outputs=C.sigmoid(C.input_variable(1)))
 
 
+@pytest.mark.parametrize("backend", ["jax", "onnxruntime", "fastest"])
+def test_several_inputs_are_told_apart_in_each_call(backend):
+    a, b = C.input_variable(2, name="a"), C.input_variable(2, name="b")
+    second, first = C.layers.Dense(3)(b), C.layers.Dense(3)(a)  # the graph reads b before a
+    f = C.minus(second, first)
+    predict = C.Predictor(f, backend=backend)
+    for size in (1, 3, 1, 1):
+        x, y = data(size, 2), data(size, 2)
+        expected = f.eval({a: x, b: y})
+        for feeds in ({a: x, b: y}, {b: y, a: x}, {"a": x, "b": y}, {a: x.tolist(), b: y}):
+            close(predict(feeds), expected)
+            close(predict.submit(feeds).result(), expected)
+    for sizes in ((2, 3), (1, 3)):  # ONNX broadcasts one sample
+        with pytest.raises(ValueError, match="different numbers of sequences or samples"):
+            predict({v: data(n, 2) for v, n in zip((a, b), sizes, strict=True)})
+    with pytest.raises(ValueError):
+        predict(data(1, 2))
+
+
 def test_warm_compiles_what_requests_need(monkeypatch):
     monkeypatch.setattr("cntkjax.engine.run.few_rows.library", lambda: None)
     monkeypatch.setattr("cntkjax.engine.run.few_sequences.library", lambda: None)
@@ -359,7 +378,7 @@ def test_the_fastest_backend_is_chosen_once_for_each_shape():
     f = images()
     predict = C.Predictor(f, backend="fastest")
     answers = [predict(np.ones((n, 2, 8, 8), np.float32)) for n in (1, 3, 1)]
-    assert list(predict._direct) == [(1, 2, 8, 8), (3, 2, 8, 8)]
+    assert list(predict._direct) == [((1, 2, 8, 8),), ((3, 2, 8, 8),)]
     np.testing.assert_array_equal(answers[0], answers[2])
 
 

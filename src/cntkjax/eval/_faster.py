@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from ..engine.data.ragged import Ragged
 from ..engine.run.minibatch import Feeds
+from ..graph.variable import Edge
 from ..ops.functions import Function
 from ._onnxruntime import OnnxPrediction
 
@@ -23,10 +24,10 @@ class Backend(Protocol):
 
     @property
     def is_direct(self) -> bool:
-        """True for one dense input and dense outputs of samples."""
+        """True for dense inputs and outputs of samples."""
 
-    def direct(self, example: np.ndarray) -> Compute:
-        """A function for arrays of the shape of an example; only if `is_direct`."""
+    def direct(self, examples: Mapping[Edge, np.ndarray]) -> Compute:
+        """A function of arrays of the shapes of examples, in their order; only if `is_direct`."""
 
     def takes(self, feeds: Feeds) -> bool:
         """Whether it computes these data."""
@@ -62,8 +63,8 @@ class _Faster:
     def is_direct(self) -> bool:
         return all(backend.is_direct for backend in self._backends)
 
-    def direct(self, example: np.ndarray) -> Compute:
-        return _fastest([backend.direct(example) for backend in self._backends], example)
+    def direct(self, examples: Mapping[Edge, np.ndarray]) -> Compute:
+        return _fastest([backend.direct(examples) for backend in self._backends], [*examples.values()])
 
     def takes(self, feeds: Feeds) -> bool:
         return any(backend.takes(feeds) for backend in self._backends)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..engine.data.ragged import Ragged
-from ..engine.run.minibatch import Feeds
+from ..engine.run.minibatch import Feeds, common_count
 from ..engine.run.program_cache import plan_of
 from ..graph.errors import explain
+from ..graph.variable import Edge
 from ..ops.functions import Function, ModelFormat
 
 _OPSET = 17
@@ -58,14 +59,15 @@ class OnnxPrediction:
     @property
     def is_direct(self) -> bool:
         """See `Prediction.is_direct`."""
-        return len(self._names) == 1 and not self._has_sequences and all(
+        return bool(self._names) and not self._has_sequences and all(
             v.dynamic_axes for v in (*self.arguments, *self.outputs)
         )
 
-    def direct(self, example: np.ndarray) -> Any:
+    def direct(self, examples: Mapping[Edge, np.ndarray]) -> Any:
         """See `Prediction.direct`."""
-        (name,), run = self._names, self._session.run
-        return lambda array: run(None, {name: array})
+        names, run = dict(zip(self.arguments, self._names, strict=True)), self._session.run
+        fed = [names[v] for v in examples]
+        return lambda arrays: run(None, dict(zip(fed, arrays, strict=True)))
 
     def takes(self, feeds: Feeds) -> bool:
         """See `Prediction.takes`: several sequences only where each is computed as if it came by itself."""
@@ -79,15 +81,16 @@ class OnnxPrediction:
 
     def __call__(self, feeds: Feeds) -> list[Any]:
         """The values of the outputs, in the form of `Function.eval`. Errors: ValueError for what it does not take."""
+        fed = [feeds[v] for v in self.arguments]
+        count = common_count(self.arguments, fed) if any(v.dynamic_axes for v in self.arguments) else 0
         if not self._has_sequences:
-            return self._run([_tensor(feeds[v]) for v in self.arguments])
+            return self._run([*map(_tensor, fed)])
         if not self.takes(feeds):
             raise ValueError(explain(
                 "ONNX Runtime computes sequences one by one, but here the outputs depend on several of them, or on how "
                 "long the longest is",
                 fix='call the predictor with one sequence at a time, or use backend="jax" or "fastest"',
             ))
-        count = next(f.num_sequences for f in feeds.values() if isinstance(f, Ragged))
         each = [self._one(feeds, i) for i in range(count)]
         return [
             [values[o] for values in each] if v.sequence_axis is not None

@@ -85,8 +85,8 @@ class Predictor:
             self._program = Prediction(self._frozen.outputs)
         self._plan = plan_of(self._frozen.outputs)
         self._backend = faster(self._program, exported)
-        self._argument = self.arguments[0] if self._backend.is_direct else None
-        self._direct: dict[tuple[int, ...], Call] = {}  # by the shape of the array
+        self._is_direct, self._fed = self._backend.is_direct, tuple(self.arguments)
+        self._direct: dict[tuple[tuple[int, ...], ...], Call] = {}  # by the shapes of the arrays
         self._batching = max_batch, max_delay, max_queue
         self._batcher: RequestQueue | None = None
         self._starting = threading.Lock()
@@ -107,27 +107,26 @@ class Predictor:
         `arguments`: {argument or its name: data}; just the data for a single argument.
         Shapes, Errors: see `Function.eval`.
         """
-        argument = self._argument
-        if argument is None:
-            return self._answer(self._backend(self._feeds(arguments)))
-        array = arguments.get(argument) if type(arguments) is dict and len(arguments) == 1 else arguments
-        if type(array) is np.ndarray and array.dtype == argument.dtype and array.flags.c_contiguous:
-            call = self._direct.get(array.shape)
-            if call is not None:
-                return self._answer(call(array))
-        return self._answer(self._values(self._feeds(arguments)))
+        fed, arrays = self._fed, [arguments]
+        if type(arguments) is dict and len(arguments) == len(fed):
+            arrays = [arguments.get(v) for v in fed]
+        shapes = tuple([
+            a.shape for v, a in zip(fed, arrays, strict=False)
+            if type(a) is np.ndarray and a.dtype == v.dtype and a.flags.c_contiguous
+        ])
+        call = self._direct.get(shapes)
+        return self._answer(self._values(self._feeds(arguments)) if call is None else call(arrays))
 
     def _values(self, feeds: Feeds) -> Sequence[Any]:
-        """The values of the outputs, after binding the executable for the shape of a single array."""
-        if self._argument is None:
+        """The values of the outputs, after binding what computes arrays of these shapes."""
+        arrays = [np.ascontiguousarray(feeds[v].data) for v in self._fed] if self._is_direct else []
+        if len({*map(len, arrays)}) != 1:
             return self._backend(feeds)
-        ((_, feed),) = feeds.items()
-        assert isinstance(feed, Ragged)
-        array = np.ascontiguousarray(feed.data)
-        call = self._direct.get(array.shape) or self._backend.direct(array)
+        shapes = tuple(array.shape for array in arrays)
+        call = self._direct.get(shapes) or self._backend.direct(dict(zip(self._fed, arrays, strict=True)))
         if len(self._direct) < _MOST_SHAPES:
-            self._direct[array.shape] = call
-        return call(array)
+            self._direct[shapes] = call
+        return call(arrays)
 
     def _feeds(self, arguments: Any) -> Feeds:
         return self.function._feeds(arguments, self.function.outputs)

@@ -28,13 +28,21 @@ def use_native(native, monkeypatch):
 def by_library(function, rows):
     prediction = Prediction(function.outputs)
     layers = few_rows(prediction.plan, rows)
-    return layers and layers._native and layers.bound(prediction.leaves)
+    if not (layers and layers._native):
+        return None
+    call = layers.bound(prediction.leaves)
+    return lambda *arrays: call(arrays)
 
 
-def by_xla(function, batch, monkeypatch):
+def by_xla(function, batches, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(few_rows_module, "library", lambda: None)
-        return function.eval(batch)
+        return function.eval(dict(zip(prediction_arguments(function), batches, strict=True)))
+
+
+def prediction_arguments(function):
+    """The arguments in the order in which a call takes them."""
+    return Prediction(function.outputs).plan.arguments
 
 
 def image(*layers, shape=(3, 9, 10)):
@@ -97,6 +105,12 @@ NETWORKS = {
         lambda h: C.sigmoid(convolution((3, 3), 16, pad=True)(h) + h), shape=(3, 21, 37)),
     "dense, then an image": Sequential([
         dense((4, 3, 5)), convolution((3, 3), 3, pad=True), lambda h: h + C.stop_gradient(h)])(C.input_variable(8)),
+    "two arguments": Sequential([dense(70, activation=C.relu), dense(5)])(
+        C.splice(C.input_variable(20), C.input_variable(7))),
+    "a sum of arguments": dense(4)(C.input_variable(20) + C.input_variable(20)) * C.input_variable(4),
+    "two images and a vector": Sequential([dense(20, activation=C.relu), dense(3)])(C.splice(
+        C.reshape(convolution((3, 3), 5, pad=True)(C.input_variable((3, 9, 10)) - C.input_variable((3, 9, 10))), -1),
+        C.input_variable(6))),
 }
 
 
@@ -104,11 +118,11 @@ NETWORKS = {
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_numbers_are_those_of_xla(name, rows, use_native, monkeypatch):
     f = NETWORKS[name]
-    batch = RNG.standard_normal((rows, *f.arguments[0].shape)).astype(np.float32)
-    call, expected = by_library(f, rows), by_xla(f, batch, monkeypatch)
+    batches = [RNG.standard_normal((rows, *v.shape)).astype(np.float32) for v in prediction_arguments(f)]
+    call, expected = by_library(f, rows), by_xla(f, batches, monkeypatch)
     assert call, "the library does not compute it"
     for _ in range(2):  # borders stay 0
-        (value,) = call(batch)
+        (value,) = call(*batches)
         assert value.dtype == np.float32 and value.shape == expected.shape
         np.testing.assert_allclose(value, expected, rtol=0, atol=2e-6 * np.abs(expected).max())
 
@@ -119,7 +133,7 @@ def test_element_wise_functions_are_accurate(native):
     functions = {TANH: np.tanh, SIGMOID: lambda v: 1 / (1 + np.exp(-v)), RELU: lambda v: np.where(v > 0, v, 0)}
     for activation, f in functions.items():
         writer = Writer(native, 1, {})
-        (value,) = writer.program([(writer.activated(writer.input(len(x)), activation), x.shape)])(x[None])
+        (value,) = writer.program([(writer.activated(writer.input(len(x)), activation), x.shape)])([x[None]])
         with np.errstate(over="ignore"):
             np.testing.assert_allclose(value[0], f(x.astype(np.float64)), rtol=5e-7, atol=1e-37)
 
@@ -128,7 +142,7 @@ def test_nan_stays(native):
     x = np.full((1, 20), np.nan, np.float32)
     for activation in (RELU, SIGMOID, TANH):
         writer = Writer(native, 1, {})
-        assert np.isnan(writer.program([(writer.activated(writer.input(20), activation), (20,))])(x)).all()
+        assert np.isnan(writer.program([(writer.activated(writer.input(20), activation), (20,))])([x])).all()
 
 
 @pytest.mark.parametrize("position", range(4))
@@ -192,7 +206,7 @@ def test_predictors_share_packed_weights_between_batches(use_native, monkeypatch
     predict = C.Predictor(f)
     for rows in (1, 2, 5):
         batch = RNG.standard_normal((rows, 3, 9, 10)).astype(np.float32)
-        np.testing.assert_allclose(predict(batch), by_xla(f, batch, monkeypatch), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(predict(batch), by_xla(f, [batch], monkeypatch), rtol=1e-5, atol=1e-6)
     assert len(predict._program._packed_weights) == 2
 
 

@@ -4,6 +4,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 import cntkjax as C
 from cntkjax.engine.run import few_rows as few_rows_module
@@ -126,8 +127,63 @@ def test_answers_of_one_call_stay_when_others_follow(use_native):
 
 @pytest.mark.parametrize("f", [
     C.layers.Fold(C.layers.LSTM(3), go_backwards=True)(C.sequence.input_variable(5)),
-    recurrence(C.layers.LSTM(3))(C.layers.Embedding(4)(C.sequence.input_variable(5, is_sparse=True))),
+    recurrence(C.layers.LSTM(3))(C.layers.Embedding(4)(C.sequence.input_variable((2, 5), is_sparse=True))),
     C.sequence.reduce_sum(C.sequence.input_variable(5)),
-], ids=["the first step", "sparse", "sums over steps"])
+    C.splice(*(C.sequence.last(recurrence(C.layers.GRU(3))(
+        C.sequence.input_variable(5, sequence_axis=C.Axis(name)))) for name in ("one", "other"))),
+], ids=["the first step", "sparse matrices", "sums over steps", "two sequence axes"])
 def test_other_networks_are_left_to_xla(f, use_native):
     assert C.Predictor(f)._program._few_sequences._native is None
+
+
+def several_arguments():
+    """Functions of several arguments, and data for so many sequences of so many steps."""
+    axis = C.Axis("steps")
+    x, y = (C.sequence.input_variable(5, sequence_axis=axis) for _ in "xy")
+    words, sample = C.sequence.input_variable(9, is_sparse=True, sequence_axis=axis), C.input_variable(4)
+    embedded = C.layers.Embedding(5)(words)
+    return {
+        "sequences": (recurrence(C.layers.LSTM(6))(C.splice(x, dense(4)(y))), (x, y)),
+        "a sample": (dense(3)(C.splice(C.sequence.last(recurrence(C.layers.GRU(6))(x)), sample)), (x, sample)),
+        "one-hot": (dense(3)(recurrence(C.layers.LSTM(6))(embedded)), (words,)),
+        "one-hot, twice": (dense(3)(words) + recurrence(C.layers.RNNStep(3))(embedded), (words,)),
+        "one-hot and dense": (recurrence(C.layers.LSTM(6))(embedded + x), (words, x)),
+    }
+
+
+def example(v, count, length):
+    if v.is_sparse:
+        return C.Value.one_hot(RNG.integers(0, 9, (count, length)), 9)
+    return RNG.standard_normal((count, *([length] if v.sequence_axis else []), *v.shape)).astype(np.float32)
+
+
+@pytest.mark.parametrize("count, length", [(1, 1), (1, 7), (3, 4)])
+@pytest.mark.parametrize("name", several_arguments())
+def test_several_arguments_and_one_hot_vectors_are_those_of_xla(name, count, length, use_native):
+    f, arguments = several_arguments()[name]
+    predict = C.Predictor(f)
+    executables = len(predict._program.program.executables)
+    for _ in range(2):
+        data = {v: example(v, count, length) for v in arguments}
+        for value, exact in zip(predict(data), f.eval(data), strict=True):
+            np.testing.assert_allclose(value, exact, rtol=0, atol=2e-6)
+    assert len(predict._program.program.executables) == executables
+
+
+def test_sparse_vectors_that_are_not_one_hot_are_left_to_xla(use_native):
+    f, (words,) = several_arguments()["one-hot"]
+    rows = csr_matrix(np.array([[0, 2, 0, 1, 0, 0, 0, 0, 0], [0, 0, 0, 3, 0, 0, 0, 0, 0]], np.float32))
+    predict = C.Predictor(f)
+    assert predict._program._few_sequences([*f._feeds({words: [rows]}, f.outputs).values()]) is None
+    np.testing.assert_allclose(predict({words: [rows]})[0], f.eval({words: [rows]})[0], rtol=0, atol=2e-6)
+
+
+def test_arguments_of_several_lengths_or_numbers_are_refused_as_by_eval(use_native):
+    f, (x, y) = several_arguments()["sequences"]
+    predict = C.Predictor(f)
+    for sizes in ((1, 3), (2, 4)):
+        data = {x: example(x, 1, 4), y: example(y, *sizes)}
+        with pytest.raises(ValueError) as expected:
+            f.eval(data)
+        with pytest.raises(type(expected.value)):
+            predict(data)

@@ -7,7 +7,10 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import cntkjax as C
+from cntkjax.engine.lower.carry import Memory
+from cntkjax.engine.run.direct import results
 from cntkjax.engine.run.executables import Executables
+from cntkjax.engine.run.minibatch import arguments_in_order
 from cntkjax.engine.run.program_cache import plan_of
 from cntkjax.graph.errors import ShapeError
 
@@ -207,6 +210,41 @@ def test_sequences_of_other_lengths_have_a_binding_of_their_own(long_way):
     for sentence in sentences:
         assert same(evaluated_often(f, {words: sentence}), long_way(f, {words: sentence}))
     assert len(bound(f)) == 3
+
+
+def several_arguments():
+    """Functions of several arguments, and data for them."""
+    axis, batch = C.Axis("steps"), np.stack([STEPS, -STEPS])
+    x, y, words, others = *(C.input_variable(3) for _ in "xy"), *(
+        C.sequence.input_variable(3, sequence_axis=axis) for _ in "wo")
+    constant = C.input_variable(3, dynamic_axes=[])
+    last = C.sequence.last(C.layers.Recurrence(C.layers.GRU(3))(words))
+    return {
+        "samples": (C.layers.Dense(3)(C.splice(x, y)), {x: DATA, y: 2 * DATA}),
+        "a product of samples": (C.reduce_sum(x * y, axis=0), {x: DATA, y: 2 * DATA}),
+        "sequences": (C.layers.Recurrence(C.layers.RNNStep(3))(words + others), {words: batch, others: batch}),
+        "a sequence and a sample": (C.layers.Dense(2)(C.splice(last, x)), {words: batch, x: DATA}),
+        "one without a batch": (x * constant, {x: DATA, constant: DATA[0]}),
+    }
+
+
+@pytest.mark.parametrize("name", several_arguments())
+def test_several_arguments_go_straight_to_what_computes_them(name, long_way):
+    f, data = several_arguments()[name]
+    long = long_way(f, data)
+    np.testing.assert_allclose(evaluated_often(f, data), long, atol=ROUNDING)
+    plan = plan_of(f.outputs)
+    values = results(f.outputs, plan, arguments_in_order(plan, f._feeds(data, f.outputs)), Memory())
+    np.testing.assert_allclose(values[0].numpy(), long, atol=ROUNDING)
+
+
+def test_samples_of_several_numbers_are_refused_as_at_first():
+    x, y = C.input_variable(3), C.input_variable(3)
+    f = C.layers.Dense(2)(C.splice(x, y))
+    evaluated_often(f, {x: DATA, y: DATA})
+    for wrong in ({x: DATA, y: DATA[:1]}, {x: DATA[:1], y: DATA}):
+        with pytest.raises(ValueError, match="samples|batch"):
+            f.eval(wrong)
 
 
 @pytest.mark.parametrize("data", [

@@ -14,7 +14,7 @@ from .library import LOOP
 Samples: TypeAlias = "np.ndarray[Any, Any]"
 _ALIGNMENT = 64  # bytes, of a cache line
 _MOST_KEPT = 1 << 24  # numbers
-INPUT, ARENA, CONSTANTS = range(3)  # buffers of a call
+ARENA, CONSTANTS, INPUT = range(3)  # buffers of a call; there may be more inputs after the first
 NO_BORDER = 0, 0, 0, 0
 
 

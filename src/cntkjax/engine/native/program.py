@@ -64,7 +64,7 @@ class Writer:
     ) -> None:
         self._native, self._samples, self._packed, self._length = native, samples, packed, length
         self._transforms = transforms
-        self._input_size = 0
+        self._input_sizes: list[int] = []
         self._loop: dict[str, Any] | None = None
         self._steps: list[dict[str, Any]] = []
         self._constants: list[Samples] = []
@@ -73,12 +73,13 @@ class Writer:
         self._scratch = Array(ARENA, 0, "scratch")  # of the threads, for one step at a time
 
     # ---- values
-    def input(self, size: int) -> Value:
-        """The samples that are fed, each as a vector, or sequences of vectors."""
-        length = self._length or 1
-        self._input_size = self._samples * length * size
-        place = Place(Array(INPUT, self._input_size), 0, length * size, length * size, size)
-        return Value(1, length, size, place=place, is_shared=True, is_sequence=self._length is not None)
+    def input(self, size: int, is_sequence: bool = False) -> Value:
+        """The next argument that is fed: samples, each as a vector, or sequences of vectors."""
+        length = (self._length or 1) if is_sequence else 1
+        array = Array(INPUT + len(self._input_sizes), self._samples * length * size)
+        self._input_sizes.append(array.size)
+        place = Place(array, 0, length * size, length * size, size)
+        return Value(1, length, size, place=place, is_shared=True, is_sequence=is_sequence)
 
     def read(self, value: Value) -> Place:
         """Where a value lies, after the step that computes it is written."""
@@ -368,7 +369,7 @@ class Writer:
         firsts = [place.array.first + place.first for place in places]
         outputs_in_arena = list(zip(firsts, shapes, strict=True))
         return Program(
-            self._native, steps, constants, (self._input_size, size), outputs_in_arena, self._kept, without_transforms
+            self._native, steps, constants, self._input_sizes, size, outputs_in_arena, self._kept, without_transforms
         )
 
     def _cleared_borders(self) -> list[dict[str, Any]]:
@@ -408,25 +409,28 @@ class Program:
     """
 
     def __init__(
-        self, native: Library, steps: Samples, constants: Samples, sizes: tuple[int, int],
+        self, native: Library, steps: Samples, constants: Samples, input_sizes: Sequence[int], arena_size: int,
         outputs: Sequence[tuple[int, Shape]], kept: Sequence[Samples],
         without_transforms: Callable[[], Program] | None,
     ) -> None:
         self._steps, self._constants, self._kept = steps, constants, kept
-        self._input_bytes, self._arena_size = 4 * sizes[0], sizes[1]
+        self._input_bytes, self._arena_size = [4 * size for size in input_sizes], arena_size
+        self._buffers = ctypes.c_void_p * (2 + len(input_sizes))
         self._outputs = [(first, prod(shape), shape) for first, shape in outputs]
         self._run, self._address, self._number, self._threads = native.run, steps.ctypes.data, len(steps), threads()
         self._without_transforms = without_transforms and cache(without_transforms)
 
-    def __call__(self, samples: Samples) -> list[Samples]:
-        """Shapes: float32 samples [batch, *shape], contiguous -> arrays [batch, *shape of the output] of their own."""
-        if samples.nbytes != self._input_bytes or not samples.flags.c_contiguous:
-            raise ValueError(f"these steps are for {self._input_bytes} contiguous bytes, not for {samples.shape}")
+    def __call__(self, arrays: Sequence[Samples]) -> list[Samples]:
+        """Shapes: float32 arrays [batch, *shape], contiguous -> arrays [batch, *shape of the output] of their own."""
+        for array, size in zip(arrays, self._input_bytes, strict=True):
+            if array.nbytes != size or not array.flags.c_contiguous:
+                raise ValueError(f"these steps are for {size} contiguous bytes, not for {array.shape}")
         arena = ARENAS.of_size(self._arena_size)
-        buffers = (ctypes.c_void_p * 3)(samples.ctypes.data, arena.ctypes.data, self._constants.ctypes.data)
+        inputs = [array.ctypes.data for array in arrays]
+        buffers = self._buffers(arena.ctypes.data, self._constants.ctypes.data, *inputs)
         is_not_finite = self._run(self._address, self._number, buffers, self._threads)
         if is_not_finite and self._without_transforms:
-            return self._without_transforms()(samples)
+            return self._without_transforms()(arrays)
         return [arena[first : first + size].reshape(shape).copy() for first, size, shape in self._outputs]
 
 

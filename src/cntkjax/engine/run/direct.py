@@ -94,7 +94,7 @@ class Bindings:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self._bound: dict[Hashable, _Bound | None] = {}  # None: seen once
-        self.by_numpy: dict[int, FewRows | None] = {}  # by the number of samples
+        self.by_numpy: dict[int, FewRows] = {}  # by the number of samples
 
     def get(self, feeds: Sequence[Feed]) -> _Bound | None:
         """What is bound to the sizes of these feeds, which are in the order of the plan's arguments."""
@@ -113,7 +113,8 @@ class Bindings:
         if key in self._bound:
             with double_precision(self.plan.is_double):
                 bound = _Bound(self.plan, program, minibatch, feeds)
-            self.by_numpy[minibatch.count] = few_rows(self.plan, minibatch.count)
+            if (layers := few_rows(self.plan, minibatch.count)) is not None:
+                self.by_numpy[minibatch.count] = layers
         self._bound[key] = bound
         while len(self._bound) > _MOST_SIZES:
             self._bound.pop(next(iter(self._bound)), None)
@@ -155,18 +156,17 @@ def results(outputs: Sequence[Edge], plan: Plan, feeds: Sequence[Feed], memory: 
 
 
 def _by_numpy(plan: Plan, feeds: Sequence[Feed]) -> list[np.ndarray] | None:
-    """Dense layers for one array of samples of a number that came before, with the values that leaves have now."""
+    """What takes no executable for samples of a number that came before, with the values that leaves have now."""
     if plan.direct is None or not plan.direct.by_numpy or profiler.is_recording():
         return None
-    (samples,) = feeds
-    assert isinstance(samples, Ragged)
-    layers = plan.direct.by_numpy.get(len(samples.data))
-    if layers is None:
+    arrays = [np.ascontiguousarray(feed.data) for feed in feeds if isinstance(feed, Ragged)]
+    layers = plan.direct.by_numpy.get(len(arrays[0]))
+    if layers is None or any(len(array) != len(arrays[0]) for array in arrays):
         return None
     with STATE:
         settle()
         compute = layers.latest(arrays_of(plan.leaves))
-    return None if compute is None else compute(np.ascontiguousarray(samples.data))
+    return None if compute is None else compute(arrays)
 
 
 def _run(plan: Plan, feeds: Sequence[Feed], memory: Memory) -> tuple[_Bound, PackedMinibatch, Captures] | None:

@@ -28,15 +28,15 @@ from ..xla.platform import platform
 MOST_ROWS = 64  # up to here NumPy took less time than XLA (docs/performance.md)
 
 Samples: TypeAlias = "np.ndarray[Any, Any]"
-Call: TypeAlias = Callable[[Samples], list[Samples]]
+Call: TypeAlias = Callable[[Sequence[Samples]], list[Samples]]  # of an array for each argument
 _Step: TypeAlias = Callable[[list[Samples]], Samples]  # from what was computed before it
 
 
 class FewRows:
     """The outputs of a plan for some samples, with any values of its leaves.
 
-    First come the values of the leaves, then what follows from them alone (`fixed`), the samples, what the library in C
-    computes (`native`), and what NumPy computes from all these (`steps`). `outputs` are places in that order.
+    First come the values of the leaves, then what follows from them alone (`fixed`), the arguments, what the library in
+    C computes (`native`), and what NumPy computes from all these (`steps`). `outputs` are places in that order.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class FewRows:
         self._latest: tuple[Sequence[Any], Call | None] = (), None
 
     def latest(self, leaves: Sequence[Any]) -> Call | None:
-        """The function of the samples with these values of the leaves; it is kept until others come.
+        """The function of the arguments with these values of the leaves; it is kept until others come.
 
         None when they come for the first time, and weights would have to be packed.
         """
@@ -59,10 +59,10 @@ class FewRows:
         return call
 
     def bound(self, leaves: Sequence[Any], packed: Packed | None = None) -> Call:
-        """The function of the samples for values of the leaves that stay.
+        """The function of the arguments for values of the leaves that stay.
 
         `packed`: weights of these leaves that were packed for other numbers of samples; it gets those that are missing.
-        Shapes: it takes [batch, *shape], and returns arrays [batch, *shape of the output] of their own.
+        Shapes: it takes contiguous arrays [batch, *shape], and returns arrays [batch, *shape of the output] of their own.
         """
         constants = [*map(np.asarray, leaves)]
         with np.errstate(all="ignore"):
@@ -72,8 +72,8 @@ class FewRows:
         native = self._native.program(constants, packed, self._rows) if self._native else _nothing
         steps, outputs = self._steps, self._outputs
 
-        def call(array: Samples) -> list[Samples]:
-            computed = [*constants, array, *native(array)]
+        def call(arrays: Sequence[Samples]) -> list[Samples]:
+            computed = [*constants, *arrays, *native(arrays)]
             with np.errstate(all="ignore"):
                 for step in steps:
                     computed.append(step(computed))
@@ -82,22 +82,22 @@ class FewRows:
         return call
 
 
-def _nothing(samples: Samples) -> list[Samples]:
+def _nothing(arrays: Sequence[Samples]) -> list[Samples]:
     return []
 
 
 class NativePart:
-    """Nodes that the library in C computes from the samples and from constants.
+    """Nodes that the library in C computes from the arguments and from constants.
 
     `results`: the outputs of them that others read. `constants`: their places among the constants of a call.
     """
 
     def __init__(
-        self, operations: Mapping[Node, Operation], parts: Sequence[Part], argument: Edge,
+        self, operations: Mapping[Node, Operation], parts: Sequence[Part], arguments: Sequence[Edge],
         constants: Mapping[Edge, int], results: Sequence[Edge],
     ) -> None:
         self.operations, self.results = operations, results
-        self._parts, self._argument, self._constants = parts, argument, constants
+        self._parts, self._arguments, self._constants = parts, arguments, constants
         self._readers = Counter([*(resolve(v) for node in operations for v in node.node_inputs), *results])
         self._borders: dict[Edge, tuple[int, ...]] = {}
         for node, operation in operations.items():
@@ -112,13 +112,14 @@ class NativePart:
         native = library()
         assert native is not None
         writer = Writer(native, samples, packed, length, transforms)
-        argument, border = writer.input(prod(self._argument.shape)), self._border(self._argument)
-        if length is None and prod(self._argument.shape[1:]) > 1:
-            argument.border = border  # of the image that it becomes
-        else:
-            argument = writer.finished(argument, border, is_shared=True)
         values: dict[Edge, Value | Samples] = {v: constants[i] for v, i in self._constants.items()}
-        values[self._argument] = argument
+        for v in self._arguments:
+            argument, border = writer.input(prod(v.shape), v.sequence_axis is not None), self._border(v)
+            if prod(v.shape[1:]) > 1:
+                argument.border = border  # of the image that it becomes
+            else:
+                argument = writer.finished(argument, border, is_shared=True)
+            values[v] = argument
         with np.errstate(all="ignore"):
             for part in self._parts:
                 if isinstance(part, Loop):
@@ -162,7 +163,7 @@ def _value(value: Value | Samples) -> Value:
 
 def few_rows(plan: Plan, rows: int) -> FewRows | None:
     """The computation for so many samples; None if parts of it are left to XLA, or take it less time."""
-    if rows > MOST_ROWS or platform() != "cpu" or len(plan.arguments) != 1 or not plan.is_of_samples:
+    if rows > MOST_ROWS or platform() != "cpu" or not plan.arguments or not plan.is_of_samples:
         return None
     if len(set(plan.outputs)) < len(plan.outputs):
         return None
@@ -170,7 +171,7 @@ def few_rows(plan: Plan, rows: int) -> FewRows | None:
     before = [*plan.leaves, *map(_output, fixed)]
     native, constants = _native_part(plan, varying, before), constant_steps(plan)
     rest = [node for node in varying if native is None or node not in native.operations]
-    order = [*before, plan.arguments[0], *(native.results if native else ()), *map(_output, rest)]
+    order = [*before, *plan.arguments, *(native.results if native else ()), *map(_output, rest)]
     places = {v: i for i, v in enumerate(order)}
     steps = [step for node in rest if (step := _step(node, rows, places, {*before})) is not None]
     if constants is None or len(steps) < len(rest):
@@ -202,7 +203,7 @@ def constant_steps(plan: Plan) -> list[_Step] | None:
 
 def _native_part(plan: Plan, nodes: Sequence[Node], constants: Sequence[Edge]) -> NativePart | None:
     """The nodes that the library computes, from the first on; None if it was not built, or there is no product."""
-    if library() is None:
+    if library() is None or any(v.dtype is not np.float32 for v in plan.arguments):
         return None
     places = {v: i for i, v in enumerate(constants)}
     known, operations = {*constants, *plan.arguments}, {}
@@ -216,7 +217,7 @@ def _native_part(plan: Plan, nodes: Sequence[Node], constants: Sequence[Edge]) -
         return None
     read = {resolve(v) for node in nodes if node not in operations for v in node.node_inputs} | {*plan.outputs}
     results = [v for v in map(_output, operations) if v in read]
-    return NativePart(operations, [*operations], plan.arguments[0], places, results)
+    return NativePart(operations, [*operations], plan.arguments, places, results)
 
 
 def native_operation(node: Node) -> Operation | None:

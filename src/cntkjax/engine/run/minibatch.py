@@ -152,7 +152,7 @@ class MinibatchPacker:
 
     def _sizes(self, plan: Plan, feeds: Sequence[Feed], variant: Hashable) -> Sizes:
         """The sizes of what is fed. Errors: see `pack`."""
-        count = _common_count(plan.arguments, feeds) if self.has_batch else 0
+        count = common_count(plan.arguments, feeds) if self.has_batch else 0
         lengths: dict[Axis, np.ndarray] = {}
         for variable, feed in zip(plan.arguments, feeds, strict=True):
             axis = variable.sequence_axis
@@ -344,7 +344,11 @@ def unequal_lengths(a: Edge, b: Edge, lengths_a: np.ndarray, lengths_b: np.ndarr
     ))
 
 
-def _common_count(arguments: Sequence[Edge], feeds: Sequence[Feed]) -> int:
+def common_count(arguments: Sequence[Edge], feeds: Sequence[Feed]) -> int:
+    """The number of sequences or samples that are fed, of the arguments that have a batch axis.
+
+    Errors: BatchSizeError where it differs.
+    """
     counts = {v: f.num_sequences for v, f in zip(arguments, feeds, strict=True) if isinstance(f, Ragged)}
     if len(set(counts.values())) > 1:
         raise BatchSizeError(explain(
@@ -458,6 +462,6 @@ def _abbreviated(lengths: np.ndarray) -> str:
 
 
 __all__ = [
-    "Agree", "Feed", "Feeds", "PackedMinibatch", "MinibatchPacker", "PackedArray", "arguments_in_order", "gather_rows",
-    "pad_rows", "shape_key", "size_key", "unequal_lengths",
+    "Agree", "Feed", "Feeds", "PackedMinibatch", "MinibatchPacker", "PackedArray", "arguments_in_order", "common_count",
+    "gather_rows", "pad_rows", "shape_key", "size_key", "unequal_lengths",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from ...graph.variable import Edge
 from ..data.ragged import Ragged
 from ..lower.carry import Memory
 from ..native.program import Packed
+from ..plan.parts import resolve
 from .direct import Bindings
 from .evaluation import evaluation_body
 from .few_rows import few_rows
@@ -25,7 +26,7 @@ from .random_streams import RandomInputs, after_drawing, draw_random_state, rand
 from .result import collect_results
 from .state import changes_of_cells, computed_lengths_error, leaf_arrays
 
-Call = Callable[[np.ndarray], list[np.ndarray]]
+Call = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
 
 
 class Prediction:
@@ -96,19 +97,21 @@ class Prediction:
 
     @property
     def is_direct(self) -> bool:
-        """True for one dense input and dense outputs of samples, which take nothing but the executable."""
-        return len(self.plan.arguments) == 1 and self.plan.is_of_samples
+        """True for dense inputs and outputs of samples, which take nothing but the executable."""
+        return bool(self.plan.arguments) and self.plan.is_of_samples
 
-    def direct(self, example: np.ndarray) -> Call:
-        """A function that computes the outputs for arrays of the shape and type of an example; only if `is_direct`.
+    def direct(self, examples: Mapping[Edge, np.ndarray]) -> Call:
+        """A function of arrays of the shapes and types of examples, in their order; only if `is_direct`.
 
-        Shapes: example [batch, *shape]; returned are arrays [batch, *shape of the output], of their own.
+        Shapes: all [batch, *shape], contiguous; returned are arrays [batch, *shape of the output], of their own.
         """
-        (argument,) = self.plan.arguments
-        layers = few_rows(self.plan, len(example))
+        fed = [*map(resolve, examples)]
+        layers = few_rows(self.plan, len(next(iter(examples.values()))))
         if layers is None:
-            return lambda array: self({argument: Ragged(array, None)})
-        return layers.bound(self.leaves, self._packed_weights)
+            return lambda arrays: self({v: Ragged(array, None) for v, array in zip(fed, arrays, strict=True)})
+        compute = layers.bound(self.leaves, self._packed_weights)
+        order = [fed.index(v) for v in self.plan.arguments]
+        return compute if order == sorted(order) else lambda arrays: compute([arrays[i] for i in order])
 
 
 __all__ = ["Call", "Prediction"]
