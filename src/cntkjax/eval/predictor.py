@@ -119,7 +119,8 @@ class Predictor:
 
     def _values(self, feeds: Feeds) -> Sequence[Any]:
         """The values of the outputs, after binding what computes arrays of these shapes."""
-        arrays = [np.ascontiguousarray(feeds[v].data) for v in self._fed] if self._is_direct else []
+        fed = [feed for v in self._fed if isinstance(feed := feeds[v], Ragged)] if self._is_direct else []
+        arrays = [np.ascontiguousarray(feed.data) for feed in fed]
         if len({*map(len, arrays)}) != 1:
             return self._backend(feeds)
         shapes = tuple(array.shape for array in arrays)

@@ -62,7 +62,7 @@ class FewRows:
         """The function of the arguments for values of the leaves that stay.
 
         `packed`: weights of these leaves that were packed for other numbers of samples; it gets those that are missing.
-        Shapes: it takes contiguous arrays [batch, *shape], and returns arrays [batch, *shape of the output] of their own.
+        Shapes: contiguous arrays [batch, *shape] -> arrays [batch, *shape of the output] of their own.
         """
         constants = [*map(np.asarray, leaves)]
         with np.errstate(all="ignore"):
