@@ -54,6 +54,10 @@ MODELS = {
         lambda h: C.clip(h, -0.01, C.constant([0.02, 1, 0])),
         lambda h: C.element_max(h, -0.5) / C.abs(C.floor(h * 2)), lambda h: C.alias(C.stop_gradient(h), "y"), dense(2),
     ])(C.input_variable(4)),
+    "reductions": C.layers.Sequential([dense((3, 5)), lambda h: C.reduce_sum(
+        h * C.reduce_max(h, axis=1) - C.reduce_mean(h, axis=(0, 1)), axis=0)])(C.input_variable(4)),
+    "a sum of all elements": C.layers.Sequential([dense((2, 3)), C.reduce_sum])(C.input_variable(4)),
+    "a minimum of numbers": C.reduce_min(dense(5)(C.input_variable(4)), axis=0),
     "residual": C.layers.ResNetBlock(dense(4, activation=C.tanh))(C.input_variable(4)),
 }
 
@@ -101,7 +105,7 @@ def different_lookup():
 
 def aligned_with_the_batch():
     x = C.input_variable((2, 4))
-    return x + C.reduce_sum(x, axis=0)
+    return x + C.reduce_sum(x, axis=0, keepdims=False)
 
 
 def test_what_follows_from_leaves_alone_is_computed_once():

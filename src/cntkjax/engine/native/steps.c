@@ -32,7 +32,7 @@ enum { WIDTH = 8, TALL_4 = 2, TALL_2 = 6, TALL_1 = 8 };
 #else
 enum { WIDTH = 4, TALL_4 = 6, TALL_2 = 12, TALL_1 = 16 };
 #endif
-enum { LONGEST_SUM = 512 }; /* products: longer sums are made of such, for their rounding */
+enum { LONGEST_SUM = 128 }; /* products: longer sums are made of such, for their rounding */
 enum { SMALLEST_SHARE = 16384 }; /* products */
 
 typedef float Vector __attribute__((vector_size(WIDTH * 4), aligned(4), may_alias));
@@ -93,12 +93,15 @@ static inline Vector sigmoid(Vector x) {
     return choose(x < 0, e, spread(1.0f)) / (1.0f + e);
 }
 
+/* By cases, as `_tanh_by_cases` of primitives/elementwise.py: that takes the polynomial from Moshier's Cephes. */
 static inline Vector hyperbolic_tangent(Vector x) {
     Vector a = magnitude(x), e = exponential(-2 * a), s = x * x;
-    Vector series = ((-17.0f / 315 * s + 2.0f / 15) * s - 1.0f / 3) * s * x + x; /* e is near 1 there */
-    series = s * s * s * s * x * (62.0f / 2835 - s * (1382.0f / 155925)) + series;
-    Vector t = (1.0f - e) / (1.0f + e);
-    return choose(a < 0.3f, series, choose(x < 0, -t, t));
+    Vector p = s * -5.70498872745e-3f + 2.06390887954e-2f;
+    p = p * s - 5.37397155531e-2f;
+    p = p * s + 1.33314422036e-1f;
+    p = p * s - 3.33332819422e-1f;
+    Vector t = 1.0f - 2 * e / (1.0f + e);
+    return choose(a < 0.625f, p * s * x + x, choose(x < 0, -t, t));
 }
 
 static inline Vector activated(Vector x, int64_t activation) {
