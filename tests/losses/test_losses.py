@@ -64,3 +64,11 @@ def test_weighted_binary_cross_entropy():
 def test_operands_that_do_not_fit_are_errors(make):
     with pytest.raises(ValueError):
         make(C.input_variable(4))
+
+
+def test_cosines_of_nan_are_nan():
+    x, y = C.input_variable(2), C.input_variable(2)
+    data = {x: np.array([[1, np.nan], [3, 4], [0, 0]], np.float32), y: np.array([[1, 0], [4, 3], [1, 1]], np.float32)}
+    np.testing.assert_allclose(C.cosine_distance(x, y).eval(data), [np.nan, 0.96, 0], rtol=1e-6)
+    negatives = C.cosine_distance_with_negative_samples(x, y, shift=1, num_negative_samples=1).eval(data)
+    np.testing.assert_allclose(negatives[:, 0], [np.nan, 0.96, 0], rtol=1e-6)

@@ -172,6 +172,37 @@ def test_cross_validation_callback_gets_the_average(session):
     assert results == [(0, pytest.approx(average, rel=1e-5), 6, 2)]
 
 
+def test_tests_begin_where_their_source_is(session):
+    """Numbers of CNTK 2.7. A cross validation leaves its source where it was, a test does not."""
+    sources = [session.source(6, max_sweeps=1) for _ in range(2)]
+    for source in sources:
+        source.next_minibatch(4)
+    inputs = {session.x: sources[0].streams.x, session.y: sources[0].streams.y}
+    cv = C.CrossValidationConfig(sources[0], 8, 4, model_inputs_to_streams=inputs)
+    test = C.TestConfig(sources[1], 4)
+    assert session.run(max_samples=16, cv_config=cv, test_config=test) == "t4 t4 e2 E2 t4 t4 e2 E2 S16 e2 E2"
+    assert session.run(max_samples=8, test_config=test) == "t4 t4 S8 E0"
+
+
+def test_a_test_without_data_has_no_average(session):
+    averages, empty = [], session.source(6, max_sweeps=1)
+    empty.next_minibatch(6)
+    cv = C.CrossValidationConfig(empty, 8, 4, callback=lambda index, average, *rest: averages.append(average))
+    session.run(max_samples=8, cv_config=cv)
+    np.testing.assert_equal(averages, [np.nan])
+
+
+def test_cross_validation_on_the_source_of_the_training_leaves_that_where_it_was(session):
+    def weights(frequency):
+        session.weights.value = np.zeros((2, 1))
+        source = session.source()
+        cv = C.CrossValidationConfig(source, frequency, 3, max_samples=6, callback=lambda *_: source.next_minibatch(5))
+        session.run(source=source, max_samples=22, cv_config=cv)
+        return session.weights.value
+
+    np.testing.assert_array_equal(weights(8), weights(0))
+
+
 def test_the_final_test_runs_last(session):
     config = C.TestConfig(session.source(6, max_sweeps=1), minibatch_size=4)
     log = session.run(max_samples=10, test_config=config, cv_config=session.validation(frequency=20))

@@ -77,8 +77,8 @@ def _cosine(x: Array, y: Array) -> Array:
         raise ValueError(f"vectors of {x.shape[-1]} and {y.shape[-1]} elements")
     product = jnp.sum(x * y, -1)
     squares = jnp.sum(x * x, -1) * jnp.sum(y * y, -1)
-    positive = squares > 0
-    return jnp.where(positive, product * lax.rsqrt(jnp.where(positive, squares, 1)), 0).astype(x.dtype)
+    zero = squares == 0
+    return jnp.where(zero, 0, product * lax.rsqrt(jnp.where(zero, 1, squares))).astype(x.dtype)
 
 
 @primitive("CosDistance", 53)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeAlias
 
 from .._typing import AnyArray
@@ -92,6 +93,15 @@ def next_minibatch(
             "them in model_inputs_to_streams"
         )
     return {argument: streams[stream.name] for argument, stream in inputs.items()}
+
+
+@contextmanager
+def unmoved(source: SessionSource | None) -> Iterator[None]:
+    """A scope at whose end a source is where it was before; without a source it does nothing."""
+    position = None if source is None else source.get_checkpoint_state()
+    yield
+    if source is not None and position is not None:
+        source.restore_from_checkpoint(position)
 
 
 def read(

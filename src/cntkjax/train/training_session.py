@@ -22,7 +22,7 @@ from ..learners._schedules import Entries
 from ..parallel import workers
 from ..variables import Variable
 from ._progress import Progress
-from ._sources import Criterion, Data, Inputs, SessionSource, as_source, next_minibatch
+from ._sources import Criterion, Data, Inputs, SessionSource, as_source, next_minibatch, unmoved
 from .callbacks import Callback, CallbackList, EpochAverages
 from .trainer import Trainer, TrainerCore
 
@@ -116,15 +116,13 @@ class _Validation:
     ) -> None:
         self.source, self.inputs = as_source(source, inputs, criterion, max_samples=FULL_DATA_SWEEP)
         self.minibatch_size = as_sizes(minibatch_size)
-        self.start = None if source is None else self.source.get_checkpoint_state()
 
     def run(
         self, trainer: TrainerCore, inputs: Inputs, max_samples: float, device: DeviceDescriptor | None
     ) -> tuple[float, int, int]:
-        """The average metric, and the numbers of samples and minibatches, from the beginning of the source."""
+        """The average metric, and the numbers of samples and minibatches, from where the source is."""
         if self.source is None:
             return 0.0, 0, 0
-        self.source.restore_from_checkpoint(self.start)
         error, samples, minibatches = 0.0, 0, 0
         while samples < max_samples:
             size = int(min(self.minibatch_size[samples], max_samples - samples))
@@ -134,7 +132,7 @@ class _Validation:
             total, count = trainer.test_sum(minibatch)
             error, samples, minibatches = error + total, samples + count, minibatches + 1
         trainer.summarize_test_progress()
-        return error / max(samples, 1), samples, minibatches
+        return error / samples if samples else math.nan, samples, minibatches
 
 
 @public
@@ -142,6 +140,7 @@ class CrossValidationConfig(_Validation):
     """The data for tests during training, and how often they are run.
 
     `minibatch_source`: a source, or a tuple of arrays in the order of the arguments of `criterion`.
+    Each test begins where the source is, and leaves it, and that of the training, where they were.
     `frequency`: samples, or (number, DataUnit), between tests; without it there is one, at the end, with 0 none.
     `callback`: ``callback(index, average_error, num_samples, num_minibatches)`` after each test; False ends training.
     `model_inputs_to_streams`: {argument: stream}, by default those of the training.
@@ -366,9 +365,11 @@ class _SessionCore:
         assert self._cv is not None
         limit = math.inf if self._cv.max_samples is None else self._cv.max_samples
         self._session.on_cross_validation_start(number)
-        result = self._cv.run(self._trainer, self._inputs, limit, self._device)
-        self._callbacks.on_validation_end({"val_metric": result[0]} if result[1] else {})
-        return self._session.on_cross_validation_end(number, *result)
+        with unmoved(self._source):  # the data may be of this source, or the callback may read from it
+            with unmoved(self._cv.source):
+                result = self._cv.run(self._trainer, self._inputs, limit, self._device)
+            self._callbacks.on_validation_end({"val_metric": result[0]} if result[1] else {})
+            return self._session.on_cross_validation_end(number, *result)
 
     def _checkpoint(self, number: int) -> None:
         assert self._checkpoints is not None
