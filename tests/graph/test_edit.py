@@ -22,6 +22,18 @@ def test_a_clone_has_parameters_by_its_method(method):
     np.testing.assert_array_equal(g.eval({g.arguments[0]: np.ones((1, 3))}), expected)
 
 
+@pytest.mark.parametrize("build", [
+    lambda x, p: C.layers.Dense(2)(x + p),
+    lambda x, p: p * C.sin(x + C.parameter(3)),
+    lambda x, p: C.times(C.times(x, C.parameter((3, 4))) + C.parameter(4), C.parameter((4, 3))) * p,
+])
+def test_parameters_of_a_clone_are_created_in_their_order(build):
+    f = build(C.input_variable(3), C.parameter(1))
+    copies = f.clone("clone").parameters
+    created = sorted(copies, key=lambda p: (len(p.uid), p.uid))
+    assert [p.shape for p in created] == [p.shape for p in copies] == [p.shape for p in f.parameters]
+
+
 def test_clone_with_substitutions_omits_replaced_nodes():
     x, W, b, W2 = parts()
     f = C.plus(C.times(C.times(x, W), W2), b)

@@ -64,6 +64,16 @@ def is_row_of_other_samples(program: Program, s: Statement) -> bool:
     return left.rank == 1 and right.shape[1:] == (1,) and bool(left.axes and right.axes)
 
 
+def is_cropped_to_itself(program: Program, s: Statement) -> bool:
+    return bool(re.match(r"C\.crop_manual\((v\d+), \1,", s.text))
+
+
+def loops_over_made_steps(program: Program, s: Statement) -> bool:
+    """A loop over steps that `to_sequence` makes of several values."""
+    made = [u for u in s.uses if any("C.to_sequence(" in a.text for a in program.cone([u]))]
+    return bool(re.search("loop|Recurrence|Fold", s.text)) and len(set(made)) > 1
+
+
 def has_operands_of_other_axes(program: Program, s: Statement) -> bool:
     return "C.cosine_distance(" in s.text and len({program[u].type.shape for u in s.uses}) > 1
 
@@ -179,6 +189,10 @@ KNOWN: Sequence[Known] = [
     Known("`lambda_rank` and `ndcg_at_1` of sequences", of_sequences(r"C\.(lambda_rank|ndcg)")),
     Known("gradients that flow through a `lambda_rank`", text("lambda_rank"), observed=BACKWARD),
     Known("gradients of `tan`, of `pow`", text("roipooling"), observed=BACKWARD),
+    Known("gradients of `tan`, of `pow`", text(r"C\.pow\("), observed=BACKWARD),
+    Known("gradient of `crop_manual` of a value to its own size", is_cropped_to_itself, observed=BACKWARD),
+    Known("loops over several values of which `to_sequence`", loops_over_made_steps),
+    Known("clone: a substitute that is computed from", text(r"\.clone\("), r"-2\], \['new'\].* here", kind="type"),
     Known("gradient of `reduce_prod` at 0", text(r"C\.reduce_prod"), observed=BACKWARD),
     Known("gradient of a value that goes into a transposed convolution", shares_operand, observed=BACKWARD),
     Known("a loop over a user function", lambda program, s: s.type.is_open and bool(re.search("loop.*user_f", s.text))),

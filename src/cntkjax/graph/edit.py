@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from .axis import Axis
 from .build import block_inputs, bound_arguments, composite, infer_all, make_block, note_edit
 from .errors import AxisError, ShapeError, in_layer
-from .function import Node, copied_attributes, nodes
+from .function import Node, copied_attributes, leaves, native_inputs, nodes
 from .public import classes
 from .variable import Edge, Leaf, VariableKind, unknown
 from .walk import walk
@@ -55,8 +55,11 @@ class Cloner:
         self._loops: dict[Edge, Edge] = {}  # placeholders for outputs that a cycle uses before they are copied
 
     def graph(self, function: Node) -> Node:
-        """The copy of a composite."""
+        """The copy of a composite. As in CNTK, its parameters are created in the order of the function's own."""
         root = function.root_function
+        for leaf in leaves(root, self._followed):
+            if isinstance(leaf, Leaf):
+                self._variable(leaf)
         for node in nodes([root], cut=dict(self.replacements), inputs=self._operands):
             self._node(node)
         if self._loops:
@@ -81,6 +84,10 @@ class Cloner:
 
     def _operands(self, node: Node) -> list[Edge]:
         return [self._operand(node, v) for v in node.node_inputs]
+
+    def _followed(self, node: Node) -> list[Edge]:
+        """The operands, in CNTK's own order, that nothing replaces."""
+        return [v for v in (self._operand(node, v) for v in native_inputs(node)) if v not in self.replacements]
 
     def _variable(self, variable: Edge) -> Edge:
         copy = self.replacements.get(variable)

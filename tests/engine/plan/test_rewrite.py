@@ -99,3 +99,11 @@ def test_a_long_chain_of_blocks_is_rewritten_without_recursion():
     for _ in range(300):
         h = C.log_softmax(h)
     assert [node.op_name for node in Plan([h.output]).nodes] == ["LogSoftmax"] * 300
+
+
+def test_a_rule_that_follows_a_cycle_without_a_delay_ends():
+    x = C.input_variable(2)
+    quotient = x / C.square(x)
+    cycle = C.sin(quotient).clone("share", {x: quotient})
+    with pytest.raises(ValueError, match="cycle without a delayed value"):
+        cycle.eval()

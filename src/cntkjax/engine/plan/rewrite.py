@@ -43,6 +43,7 @@ def rewritten(function: Node) -> Node:
     checked_at, node = function.rewrite_cache or (-1, None)
     if checked_at != edits():
         _rewrite_chain_below(function)
+        function.rewrite_cache = edits(), None  # what a rule meets that follows a cycle without a delay
         node = _replacement(function, root, rule(function), node)
         function.rewrite_cache = edits(), node
     return node or root
