@@ -1,5 +1,6 @@
 """Stored executables: what an earlier process compiled is loaded without tracing it; what is damaged is not run."""
 
+import io
 import pickle
 import subprocess
 import sys
@@ -200,6 +201,29 @@ def test_an_entry_calls_nothing_but_jax(folder, tmp_path):
     assert not (tmp_path / "attacked").exists()
     with pytest.raises(ValueError, match="open is not part of an executable"):
         private_names.deserialized(pickle.dumps(Attack()), jax.devices()[:1], None, None)
+
+
+def test_members_of_enumerations_are_read_as_all_releases_of_python_write_them():
+    class ByName:
+        def __reduce__(self):
+            return getattr, (jax.memory.Space, "Device")
+
+    class Attack:
+        def __reduce__(self):
+            return getattr, (jax.memory.Space, "mro")
+
+    class Outside:
+        def __reduce__(self):
+            return getattr, (jax.Device, "__doc__")
+
+    def read(content):
+        return private_names._unpickler()(io.BytesIO(pickle.dumps(content)), jax.devices()[0].client, []).load()
+
+    assert read(ByName()) is jax.memory.Space.Device
+    with pytest.raises(KeyError, match="mro"):
+        read(Attack())
+    with pytest.raises(ValueError, match="is not part of an executable"):
+        read(Outside())
 
 
 def test_a_quick_start_is_the_same_with_stored_executables(monkeypatch):

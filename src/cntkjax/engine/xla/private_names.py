@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from enum import Enum, EnumType
 from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -248,9 +249,18 @@ def _unpickler() -> Any:
                 value = super().find_class(module, name)
                 if isinstance(value, type) or name.lstrip("_").startswith("unpickle_"):
                     return value
+            if (module, name) == ("builtins", "getattr"):
+                return _member
             raise ValueError(f"{module}.{name} is not part of an executable")
 
     return Unpickler
+
+
+def _member(enumeration: type[Enum], name: str) -> Enum:
+    """A member of an enumeration: the first releases of Python 3.11, such as Debian 12's, pickle it as an attribute."""
+    if not isinstance(enumeration, EnumType):
+        raise ValueError(f"getattr({enumeration!r}, {name!r}) is not part of an executable")
+    return enumeration[name]
 
 
 __all__ = [
