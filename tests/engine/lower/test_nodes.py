@@ -36,3 +36,12 @@ def test_constants_are_not_narrowed():
     f = x * C.constant(np.array([1.0, 2.0]))
     with pytest.raises(ValueError, match="wider type"):
         f.eval({x: np.ones((1, 2), np.float32)})
+
+
+def test_a_product_in_a_loop_tells_which_sizes_of_the_data_do_not_fit():
+    x, h = C.sequence.input_variable(C.FreeDimension), C.placeholder()
+    w = C.input_variable((C.FreeDimension, 2), dynamic_axes=[])
+    f = C.tanh(C.times(C.splice(x, C.sequence.past_value(h)), w))
+    f.replace_placeholders({h: f.output})
+    with pytest.raises(ValueError, match="Times: dimensions that come with the data do not fit"):
+        f.eval({x: [np.ones((3, 3), np.float32)], w: np.ones((2, 2), np.float32)})

@@ -30,14 +30,19 @@ def run_node(ctx: Context, node: Node, env: Environment) -> None:
         operands = [_masked(ctx, i, v, ctx.masks[node].value) for i, v in enumerate(operands)]
     check_samples(ctx, node, operands)
     with jax.named_scope(node.name or node.primitive.name):
-        try:
-            results = compute(ctx, node, operands)
-        except (TypeError, ValueError) as error:
-            if type(error) not in (TypeError, ValueError) or all(is_known(v.shape) for v in node.node_inputs):
-                raise
-            raise unfit_data(node, [sample_shape(ctx, v) for v in operands]) from error
+        results = compute_fitting(ctx, node, operands)
     for variable, result in zip(node.node_outputs, results, strict=True):
         env[variable] = result
+
+
+def compute_fitting(ctx: Context, node: Node, operands: Sequence[Traced]) -> list[Traced]:
+    """The results of a node; a ShapeError if sizes that come with the data do not fit each other."""
+    try:
+        return compute(ctx, node, operands)
+    except (TypeError, ValueError) as error:
+        if type(error) not in (TypeError, ValueError) or all(is_known(v.shape) for v in node.node_inputs):
+            raise
+        raise unfit_data(node, [sample_shape(ctx, v) for v in operands]) from error
 
 
 def check_samples(ctx: Context, node: Node, operands: Sequence[Traced]) -> None:

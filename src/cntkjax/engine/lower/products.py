@@ -15,7 +15,7 @@ from ...graph.function import Node
 from ...graph.variable import Edge, producer
 from ..plan.parts import Loop, resolve
 from ..xla.platform import lowering
-from .nodes import compute
+from .nodes import compute_fitting
 from .values import Axes, Context, Environment, Traced
 
 RowRanges = tuple[tuple[int, int], ...]
@@ -227,7 +227,7 @@ def multiply(
 def apply_weight(ctx: Context, node: Node, weight: Weight, x: Traced, w: Array) -> Array:
     """The output of a bilinear node for this operand and this weight."""
     operands = [Traced(w, weight.axes) if resolve(v) is weight.variable else x for v in node.node_inputs]
-    return ctx.array(compute(ctx, node, operands)[0])
+    return ctx.array(compute_fitting(ctx, node, operands)[0])
 
 
 def _tapped(product: Callable[[Array, Array], Array]) -> Callable[[Array, Array, Array], Array]:
