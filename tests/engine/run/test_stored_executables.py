@@ -217,7 +217,8 @@ def test_members_of_enumerations_are_read_as_all_releases_of_python_write_them()
             return getattr, (jax.Device, "__doc__")
 
     def read(content):
-        return private_names._unpickler()(io.BytesIO(pickle.dumps(content)), jax.devices()[0].client, []).load()
+        device = jax.devices()[0]
+        return private_names._unpickler()(io.BytesIO(pickle.dumps(content)), device.client, [device]).load()
 
     assert read(ByName()) is jax.memory.Space.Device
     with pytest.raises(KeyError, match="mro"):
