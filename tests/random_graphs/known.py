@@ -107,6 +107,7 @@ def learns_sparse_rows(program: Program, s: Statement) -> bool:
     return program.learner.startswith("C.nesterov") and is_sparse
 
 
+FORWARD = "values|loaded|fed"
 BACKWARD = "gradients|training"
 PADS_CHANNELS = r"C\.convolution_transpose\(.*auto_padding=\[True"
 
@@ -162,7 +163,7 @@ KNOWN: Sequence[Known] = [
     *refused("sparse results of double precision", "is_sparse",
              r"DataType Float does not match the corresponding Value's"),
     Known("nesterov with the sparse gradient", learns_sparse_rows, observed="training"),
-    Known("`sequence.unpack` of a gather", is_unpacked_gather, "^shape", "values|loaded"),
+    Known("`sequence.unpack` of a gather", is_unpacked_gather, "^shape", FORWARD),
     Known("gradient of a parameter that is spliced with the steps", splices_steps_with_a_leaf, observed=BACKWARD),
     Known("random numbers", text("Dropout"), observed=BACKWARD),
     Known("indices out of range, or NaN, in `gather`", text(r"C\.gather\("), r"nan.* here"),
@@ -176,9 +177,9 @@ KNOWN: Sequence[Known] = [
           r"^\[(\s*nan)+\] in CNTK", BACKWARD),
     Known("`sqrt`, reductions to a maximum or minimum", text(r"C\.sqrt|reduce_m|argm|(?i:max_?pool)"), r"nan.* here"),
     Known("pooling with `ceil_out_dim`", text(r"C\.AVG_POOLING.*ceil_out_dim=True")),
-    Known("pooling with `ceil_out_dim`", text(r"C\.MAX_POOLING.*ceil_out_dim=True"), "inf.* here", "values|loaded"),
+    Known("pooling with `ceil_out_dim`", text(r"C\.MAX_POOLING.*ceil_out_dim=True"), "inf.* here", FORWARD),
     Known("pooling with `ceil_out_dim`", text(r"C\.MAX_POOLING.*ceil_out_dim=True"), observed=BACKWARD),
-    Known("`to_sequence` with lengths of which none", text(r"C\.to_sequence\(v\d+, "), "^shape", "values|loaded"),
+    Known("`to_sequence` with lengths of which none", text(r"C\.to_sequence\(v\d+, "), "^shape", FORWARD),
     Known("`slice` with more begins, ends or strides than axes", text(r"C\.slice\("), "pass the same number of each",
           kind="refused"),
     Known("an initial state that has fewer samples", text("UnfoldFrom|Recurrence"), "cannot be computed together",
