@@ -123,6 +123,17 @@ def test_the_package_is_imported_and_trains_without_all_of_them(expected):
     assert result.stderr.count("Results are the same") == 1 and "compiled programs are not stored" in result.stderr
 
 
+def test_what_did_not_work_is_tried_again_by_the_next_process(monkeypatch):
+    with monkeypatch.context() as patch, pytest.warns(RuntimeWarning, match="not stored"):
+        patch.setattr(private_names, "serialized", None)
+        assert not private_names.available().stores
+    private_names.available.cache_clear()
+    assert all(private_names.available())
+    private_names.available.cache_clear()
+    monkeypatch.setattr(private_names, "serialized", None)
+    assert all(private_names.available())  # kept
+
+
 def test_an_error_stays_as_it_is_where_bytecode_cannot_be_read(monkeypatch):
     def broken(code):
         raise ValueError("unknown bytecode")

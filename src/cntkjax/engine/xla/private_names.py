@@ -44,15 +44,17 @@ class Available(NamedTuple):
 
 @cache
 def available() -> Available:
-    """What works, found out once with a small program; the answer is kept in the store of compiled programs."""
-    entries, key = store(), digest("private names", environment())
-    answer = entries.read(key) if entries is not None else None
-    if answer is None:
+    """What works, found out with a small program. That all does is kept in the store of compiled programs.
+
+    What does not may work in the next process: with another version of Python, or of this package.
+    """
+    entries, key = store(), digest("private names work", environment())
+    found = Available(True, True)
+    if entries is None or entries.read(key) is None:
         import_dialects()
-        answer = bytes([_CALLING.attempt(_calls, otherwise=False), _STORING.attempt(_stores, otherwise=False)])
-        if entries is not None:
-            entries.write(key, answer)
-    found = Available(*map(bool, answer))
+        found = Available(_CALLING.attempt(_calls, otherwise=False), _STORING.attempt(_stores, otherwise=False))
+        if entries is not None and all(found):
+            entries.write(key, b"yes")
     _warn_unless_all(found)
     return found
 
