@@ -114,6 +114,13 @@ print(len(history["val_loss"]), *[float(abs(m.predict(data[0]) - model.predict(d
 
 
 @needs_keras2
+def test_the_summary_of_a_model_shows_numbers(tmp_path):
+    layers = "[Conv1D(4, 3, input_shape=(5, 4)), Flatten(), Dense(3, activation='softmax')]"
+    lines = run(tmp_path, f"trained({layers}, sequences, classes, {CROSS_ENTROPY}, 'sgd')[0].summary()")
+    assert [line for line in lines if "Flatten" in line and "(None, 12)" in line]
+
+
+@needs_keras2
 def test_the_code_of_the_page_runs(tmp_path):
     docs = Path(__file__).parents[1] / "docs"
     command = [sys.executable, docs / "site" / "executed.py", docs / "keras.md"]

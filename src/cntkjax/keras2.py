@@ -98,11 +98,13 @@ def _check_version() -> None:
 
 
 def prepare() -> None:
-    """Choose the backend, and put back what Keras needs, in this process; nothing that is still there is changed.
+    """Choose the backend, and put back what Keras needs, in this process; nothing that is still there is changed, but
+    that NumPy shows numbers as before its version 2.
 
     Errors: ImportError if the Keras that is installed has no CNTK backend.
     """
     _check_version()
+    np.set_printoptions(legacy="1.25")  # sizes in summaries are numbers, not np.int64(32)
     os.environ["KERAS_BACKEND"] = "cntk"
     _restore(collections, {name: getattr(collections.abc, name) for name in collections.abc.__all__})  # up to 3.9
     _restore(inspect, {"getargspec": _getargspec, "ArgSpec": _ArgSpec})
