@@ -99,9 +99,11 @@ def next_minibatch(
 def unmoved(source: SessionSource | None) -> Iterator[None]:
     """A scope at whose end a source is where it was before; without a source it does nothing."""
     position = None if source is None else source.get_checkpoint_state()
-    yield
-    if source is not None and position is not None:
-        source.restore_from_checkpoint(position)
+    try:
+        yield
+    finally:
+        if source is not None and position is not None:
+            source.restore_from_checkpoint(position)
 
 
 def read(
