@@ -107,7 +107,7 @@ def learns_sparse_rows(program: Program, s: Statement) -> bool:
     return program.learner.startswith("C.nesterov") and is_sparse
 
 
-FORWARD = "values|loaded|fed"
+FORWARD = "values|loaded|fed|pieces"
 BACKWARD = "gradients|training"
 PADS_CHANNELS = r"C\.convolution_transpose\(.*auto_padding=\[True"
 
