@@ -242,6 +242,16 @@ def test_restoring_another_function_names_the_difference_and_changes_nothing(tmp
     np.testing.assert_array_equal(w.value, before)
 
 
+def test_restore_passes_blocks_that_only_order_arguments(tmp_path):
+    x, y = C.input_variable(2), C.input_variable(2)
+    w = C.parameter(init=np.ones((2, 2), np.float32))
+    (C.times(y, w) - x).save(tmp_path / "m")
+    ordered = C.Function(lambda e, d: C.times(d, w) - e)(x, y)
+    w.value = np.zeros((2, 2), np.float32)
+    ordered.restore(tmp_path / "m")
+    np.testing.assert_array_equal(w.value, np.ones((2, 2)))
+
+
 def test_a_missing_file_is_a_value_error_of_load_and_a_runtime_error_of_restore(tmp_path):
     with pytest.raises(ValueError, match="no such file"):
         C.load_model(tmp_path / "nowhere")

@@ -85,6 +85,7 @@ def _check_format(format: Enum | None) -> None:
 
 Item = Node | Edge
 RECONCILED = "ReconcileDynamicAxis"
+ORDERED = "Tuple"
 
 
 class _Pairing:
@@ -110,7 +111,7 @@ class _Pairing:
             inner, inner_stored = _random_nodes(node), _random_nodes(stored)
             if [n.op_name for n in inner] == [n.op_name for n in inner_stored]:  # other nodes of a block may differ
                 yield from zip(inner, inner_stored, strict=True)
-            for v, w in zip(node.node_inputs, stored.node_inputs, strict=True):
+            for v, w in zip(map(_passed_on, node.node_inputs), map(_passed_on, stored.node_inputs), strict=True):
                 operand, (w, stored_operand) = producer(v), _stored_operand(v, w)
                 if operand is not None and stored_operand is not None:
                     self._visit(v, operand, w, stored_operand)
@@ -130,6 +131,18 @@ class _Pairing:
             self.stack.append((owner, stored_owner))
         elif self.partners[owner] is not stored_owner:
             raise _mismatch(variable, stored, "is shared where that is not")
+
+
+def _passed_on(variable: Edge) -> Edge:
+    """What a block that only puts the arguments of a Function into another order passes on.
+
+    Of those around recurrences CNTK makes two where there is one here.
+    """
+    owner = producer(variable)
+    while owner is not None and owner.block_composite is not None and owner.block_name == ORDERED:
+        variable = dict(owner.block_map)[owner.block_composite.outputs[owner.node_outputs.index(variable)]]
+        owner = producer(variable)
+    return variable
 
 
 def _stored_operand(operand: Edge, stored: Edge) -> tuple[Edge, Node | None]:
