@@ -242,9 +242,9 @@ def test_restoring_another_function_names_the_difference_and_changes_nothing(tmp
     np.testing.assert_array_equal(w.value, before)
 
 
-def test_restore_passes_blocks_that_only_order_arguments(tmp_path):
-    x, y = C.input_variable(2), C.input_variable(2)
-    w = C.parameter(init=np.ones((2, 2), np.float32))
+@pytest.mark.parametrize("x", [C.input_variable(2), C.constant([1, 2])])
+def test_restore_passes_blocks_that_only_order_arguments(tmp_path, x):
+    y, w = C.input_variable(2), C.parameter(init=np.ones((2, 2), np.float32))
     (C.times(y, w) - x).save(tmp_path / "m")
     ordered = C.Function(lambda e, d: C.times(d, w) - e)(x, y)
     w.value = np.zeros((2, 2), np.float32)

@@ -140,7 +140,8 @@ def _passed_on(variable: Edge) -> Edge:
     """
     owner = producer(variable)
     while owner is not None and owner.block_composite is not None and owner.block_name == ORDERED:
-        variable = dict(owner.block_map)[owner.block_composite.outputs[owner.node_outputs.index(variable)]]
+        inside = owner.block_composite.outputs[owner.node_outputs.index(variable)]
+        variable = dict(owner.block_map).get(inside, inside)  # constants are inside themselves
         owner = producer(variable)
     return variable
 
