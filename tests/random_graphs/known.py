@@ -198,6 +198,7 @@ KNOWN: Sequence[Known] = [
     Known("gradient of `reduce_prod` at 0", text(r"C\.reduce_prod"), observed=BACKWARD),
     Known("gradient of a value that goes into a transposed convolution", shares_operand, observed=BACKWARD),
     Known("a loop over a user function", lambda program, s: s.type.is_open and bool(re.search("loop.*user_f", s.text))),
+    Known("truncated sequences in a loop over a user function", text("loop.*user_f"), observed="pieces"),
     Known("a free dimension in a loop", loops_over_another_size),
 ]
 
