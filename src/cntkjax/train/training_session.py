@@ -170,6 +170,13 @@ class CrossValidationConfig(_Validation):
         self.frequency = as_frequency(frequency, "CrossValidationConfig")
         self.callback, self.max_samples = callback, max_samples
 
+    def run(
+        self, trainer: TrainerCore, inputs: Inputs, max_samples: float, device: DeviceDescriptor | None
+    ) -> tuple[float, int, int]:
+        """Those of a test, which leaves the source where it is."""
+        with unmoved(self.source):
+            return super().run(trainer, inputs, max_samples, device)
+
 
 @public
 class TestConfig(_Validation):
@@ -366,8 +373,7 @@ class _SessionCore:
         limit = math.inf if self._cv.max_samples is None else self._cv.max_samples
         self._session.on_cross_validation_start(number)
         with unmoved(self._source):  # the data may be of this source, or the callback may read from it
-            with unmoved(self._cv.source):
-                result = self._cv.run(self._trainer, self._inputs, limit, self._device)
+            result = self._cv.run(self._trainer, self._inputs, limit, self._device)
             self._callbacks.on_validation_end({"val_metric": result[0]} if result[1] else {})
             return self._session.on_cross_validation_end(number, *result)
 
