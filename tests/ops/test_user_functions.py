@@ -29,6 +29,15 @@ def test_several_outputs():
     assert (more * ten).grad({x: [[1, 2]]}).tolist() == [[1 * 10 + 2 * 10, 2 * 10 + 3 * 10]]
 
 
+def test_sequences_without_steps():
+    x = C.sequence.input_variable(1, needs_gradient=True)
+    f = C.user_function(Scaled(C.sequence.gather(x, C.greater(x, 0))))
+    for order in (slice(None), slice(None, None, -1)):
+        data = [np.array(steps, np.float32) for steps in ([[-1], [-2]], [[3], [-4], [5]])][order]
+        assert [v.tolist() for v in f.eval({x: data})] == [[], [[6], [10]]][order]
+        assert [g.tolist() for g in f.grad({x: data})] == [[[0], [0]], [[2], [0], [2]]][order]
+
+
 def test_values_instead_of_arrays():
     x = C.sequence.input_variable(1, needs_gradient=True)
 

@@ -366,10 +366,10 @@ class _Format:
                 f"a user function made {len(sequences)} sequences for {variable!r}; the minibatch has {len(slices)}",
                 fix="return as many sequences as the operands have",
             ))
-        for i, (index, sequence) in enumerate(zip(slices, sequences, strict=True)):
+        for index, sequence in zip(slices, sequences, strict=True):
             steps = _checked(sequence, data[index].shape, data.dtype, variable)
-            if fill and i == 0:
-                data[...] = steps[0]
+            if fill and len(steps):
+                data[...], fill = steps[0], False
             data[index] = steps
         return data
 
