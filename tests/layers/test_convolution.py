@@ -44,3 +44,14 @@ def test_a_convolution_of_sequences_without_channels_has_the_shape_of_cntk_and_n
 @pytest.mark.parametrize("layer", [L.Convolution, L.SequentialConvolution])
 def test_convolutions_have_one_name_for_their_operation(layer):
     assert layer(3, 2, op_name="Other").root_function.op_name == "Convolution"
+
+
+@pytest.mark.parametrize("strides", [1, 2])
+def test_sequences_shorter_than_the_window_have_no_positions_and_gradients_of_zero(strides):
+    x = S.input_variable(1, needs_gradient=True)
+    f = L.SequentialConvolution(3, 2, pad=False, strides=strides, init=1)(x)
+    for lengths in ([1, 1], [2, 1], [3, 1]):
+        data = [np.ones((n, 1), np.float32) for n in lengths]
+        assert [v.shape for v in f.eval({x: data})] == [(max(n - 2, 0), 2) for n in lengths]
+        gradients = C.sequence.reduce_sum(C.reduce_sum(f)).grad({x: data})
+        assert [g.ravel().tolist() for g in gradients] == [[2.0 if n > 2 else 0.0] * n for n in lengths]

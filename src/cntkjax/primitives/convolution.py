@@ -287,7 +287,8 @@ def _at_one_position(x: Array, w: Array, windows: Sequence[Window]) -> Array:
 
 def _xla_convolution(x: Array, w: Array, windows: Sequence[Window], groups: int = 1) -> Array:
     x, positions, cells = materialized(x), [k.count for k in windows], [k.size for k in windows]
-    if groups == 1 and lowering().padded_convolutions and _is_smaller(positions, cells):
+    is_at_few = groups == 1 and lowering().padded_convolutions and _is_smaller(positions, cells)
+    if is_at_few and min(positions) > 0:  # sequences may be shorter than the window
         return _at_few_positions(x, w, tuple(windows))
     return _at_any_positions(x, w, windows, groups)
 
