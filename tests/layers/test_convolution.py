@@ -55,3 +55,14 @@ def test_sequences_shorter_than_the_window_have_no_positions_and_gradients_of_ze
         assert [v.shape for v in f.eval({x: data})] == [(max(n - 2, 0), 2) for n in lengths]
         gradients = C.sequence.reduce_sum(C.reduce_sum(f)).grad({x: data})
         assert [g.ravel().tolist() for g in gradients] == [[2.0 if n > 2 else 0.0] * n for n in lengths]
+
+
+def test_operations_take_sequences_that_are_all_shorter_than_a_window_before_them():
+    x = S.input_variable(1, needs_gradient=True)
+    short = L.SequentialConvolution(3, 2, pad=False, init=1)(x)
+    data = [np.ones((n, 1), np.float32) for n in (1, 2)]
+    window = C.combine(L.PastValueWindow(2, -2)(short).outputs)
+    assert [v.shape for v in window.eval({x: data}).values()] == [(2, 2, 2), (2, 2, 1)]
+    states = L.Recurrence(C.plus)(short)
+    assert [v.shape for v in states.eval({x: data})] == [(0, 2), (0, 2)]
+    assert not np.any(np.concatenate(S.reduce_sum(C.reduce_sum(states)).grad({x: data})))

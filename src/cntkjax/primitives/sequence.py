@@ -506,15 +506,18 @@ class ToSequenceOp(Primitive):
         """One sequence in each row of the grid, unless data along the new axis are fed, which are packed already."""
         assert ctx.node is not None and ctx.batch is not None
         axes, data = ctx.node.node_outputs[0].dynamic_axes, ctx.array(x)
-        rows, time = data.shape[:2]
-        length = jnp.full(rows, time, jnp.int32)
+        rows, steps = data.shape[:2]
+        length = jnp.full(rows, steps, jnp.int32)
         if lengths:
-            length = jnp.clip(ctx.array(lengths[0]).reshape(rows).astype(jnp.int32), 0, time)
+            length = jnp.clip(ctx.array(lengths[0]).reshape(rows).astype(jnp.int32), 0, steps)
+        is_empty = steps == 0  # a convolution of sequences shorter than its window; a grid has a step all the same
+        if is_empty:
+            data = jnp.zeros((rows, 1, *data.shape[2:]), data.dtype)
         row = jnp.arange(rows, dtype=jnp.int32)
         if not ctx.batch.full:  # a full one may have another size than that which is fed
             length = jnp.where(ctx.batch.mask, length, 0)
-        full = ctx.batch.full and not lengths
-        new = Layout(row, jnp.zeros_like(row), length, time, rows, simple=True, full=full)
+        full = ctx.batch.full and not lengths and not is_empty
+        new = Layout(row, jnp.zeros_like(row), length, data.shape[1], rows, simple=True, full=full)
         return Traced(_packed(ctx.layouts.setdefault(axes[1], new), data), axes)
 
 
