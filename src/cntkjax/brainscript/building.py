@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -20,6 +20,7 @@ from .nodes import NetNode, changed, named, ordered, reachable
 
 PRECOMPUTED = frozenset({"Mean", "InvStdDev"})
 DTYPES = {"float": "float32", "double": "float64", "float16": "float16"}
+_INPUTS = frozenset({"InputValue", "SparseInputValue"})
 _LINEAR, _PRODUCTS = frozenset({"Plus", "Minus", "Negate", "Pass"}), frozenset({"ElementTimes", "DiagTimes", "Times"})
 _NO_NUMBER = re.compile(r"invalid literal for int\(\) with base 10:|could not convert string to float:")
 
@@ -48,7 +49,7 @@ class Builder:
     def build(self, nodes: Iterable[NetNode]) -> None:
         """Build nodes and what they depend on."""
         needed = [node for node in reachable(nodes) if node.operation != "DynamicAxis"]
-        new = changed(needed)
+        new = changed(needed, _single_samples(needed))
         fresh = {id(node) for node in new}
         self.built |= {id(node): node.variable for node in needed if id(node) not in fresh}
         components = ordered([node for node in new if id(node) not in self.built], is_delay)
@@ -110,12 +111,14 @@ class Builder:
         if node.operation in PRECOMPUTED:
             start = 0.0 if node.operation == "Mean" else 1.0
             return self.package.Constant(start, shape=inputs[0].shape, name=name)
-        if node.operation in ("InputValue", "SparseInputValue"):
+        if node.operation in _INPUTS:
             options["axes"] = self._axes(options.pop("dynamicAxis", None))
         return OPERATIONS[node.operation].build(self.package, *inputs, name=name, **options)
 
     def _cloned(self, node: NetNode, inputs: list[Any]) -> Any:
         """A node of another network, with other inputs; a product with a 1 x 1 matrix was one of elements there."""
+        if node.variable.is_input:
+            return copied(self.package, node.variable, None, node.name if self.names else "", self._axes(None))
         if node.operation == "Times" and node.variable.owner.root_function.op_name == "ElementTimes":
             return OPERATIONS["Times"].build(self.package, *inputs, name=node.name if self.names else "")
         if node.options.get("frozen") and (function := node.variable.owner.root_function).op_name == node.operation:
@@ -143,7 +146,7 @@ class Builder:
         for node in nodes:
             if node.operation in OPERATIONS and OPERATIONS[node.operation].sequences:
                 self.sequential |= _axes_of(node)
-            elif node.operation in ("InputValue", "SparseInputValue") and node.options.get("dynamicAxis"):
+            elif node.operation in _INPUTS and node.options.get("dynamicAxis"):
                 axis = node.options["dynamicAxis"]
                 self.sequential.add(id(axis) if isinstance(axis, NetNode) else axis)
 
@@ -158,11 +161,26 @@ class Builder:
                 raise next(iter(loops.values())).error(_first_lines(error)) from error
 
 
+def _inputs_of(node: NetNode) -> list[NetNode]:
+    """All inputs of the network that a node depends on."""
+    return [each for each in reachable([node]) if each.operation in _INPUTS]
+
+
 def _axes_of(node: NetNode) -> set[Any]:
     """The dynamic axes of all inputs that a node depends on."""
-    inputs = [each for each in reachable([node]) if each.operation in ("InputValue", "SparseInputValue")]
-    axes = [each.options.get("dynamicAxis") for each in inputs]
+    axes = [each.options.get("dynamicAxis") for each in _inputs_of(node)]
     return {id(axis) if isinstance(axis, NetNode) else axis or "" for axis in axes}
+
+
+def _single_samples(nodes: Sequence[NetNode]) -> set[NetNode]:
+    """The inputs of a model for single samples, such as frames, if operations on sequences are added to it.
+
+    In CNTK's networks all inputs are sequences; here those are that need to be (see `Builder`).
+    """
+    inputs = {node for node in nodes if node.variable is not None and node.variable.is_input}
+    added = [node for node in nodes if node.variable is None and node.operation in OPERATIONS]
+    is_changed = any(OPERATIONS[node.operation].sequences and inputs.intersection(_inputs_of(node)) for node in added)
+    return inputs if is_changed and all(len(node.variable.dynamic_axes) == 1 for node in inputs) else set()
 
 
 def _known_shape(node: NetNode) -> dict[str, Any]:

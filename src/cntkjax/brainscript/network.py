@@ -15,9 +15,10 @@ from ..variables import Variable
 SUMS = frozenset((  # over minibatches in CNTK
     "CrossEntropy", "CrossEntropyWithSoftmax", "ClassBasedCrossEntropyWithSoftmax", "ClassificationError",
     "ErrorPrediction", "SquareError", "Logistic", "WeightedLogistic", "SumElements", "ForwardBackward",
-    "EditDistanceError", "LatticeSequenceWithSoftmax", "LambdaRank", "NDCG1Eval", "MatrixL1Reg",
-    "MatrixL2Reg",
+    "EditDistanceError", "SequenceWithSoftmax", "LatticeSequenceWithSoftmax", "LambdaRank", "NDCG1Eval",
+    "MatrixL1Reg", "MatrixL2Reg",
 ))  # fmt: skip
+LATTICES = "lattices"  # the stream of HTKMLFReader that SequenceWithSoftmax needs
 ROLES = ("feature", "label", "criterion", "evaluation", "output")
 
 
@@ -78,4 +79,4 @@ class Network:
                     set_value(constant, np.zeros(constant.shape, constant.dtype))
 
 
-__all__ = ["ROLES", "SUMS", "Network"]
+__all__ = ["LATTICES", "ROLES", "SUMS", "Network"]

@@ -119,12 +119,12 @@ def _loop(component: list[NetNode], is_delay: Callable[[NetNode], bool]) -> list
     return done
 
 
-def changed(nodes: Iterable[NetNode]) -> list[NetNode]:
-    """Those of the nodes that have to be built: new ones, those with other inputs, and what depends on such."""
+def changed(nodes: Iterable[NetNode], others: Container[NetNode] = ()) -> list[NetNode]:
+    """Those of the nodes that have to be built: new ones, those with other inputs, others, and what depends on such."""
     nodes = list(nodes)
     return _with_users(nodes, [
         node for node in nodes
-        if node.variable is None or [*map(id, node.operands())] != [*map(id, node.originals)]
+        if node.variable is None or [*map(id, node.operands())] != [*map(id, node.originals)] or node in others
     ])
 
 

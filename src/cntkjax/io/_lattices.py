@@ -47,7 +47,8 @@ def LatticeDeserializer(lattice_index_file: str, streams: Mapping[str, Record]) 
 
 @register_deserializer("LatticeDeserializer")
 class Lattices(UtteranceDeserializer):
-    """The bytes of lattices, opened from the description that ``LatticeDeserializer`` returns.
+    """The bytes of lattices, opened from the description that ``LatticeDeserializer`` returns, or one with the tables
+    of contents as ``tableFiles``.
 
     Four bytes are a float32 and a step of a sequence; a lattice ends where the next one in its archive begins.
 
@@ -59,13 +60,14 @@ class Lattices(UtteranceDeserializer):
     def __init__(self, description: Mapping[str, Any], frame_mode: bool = False) -> None:
         ((name, definition),) = description["input"].items()
         locations: dict[str, tuple[str, int]] = {}
-        for _, table in list(self.lines(definition["latticeIndexFile"])):
+        listed = definition.get("tableFiles") or [text for _, text in self.lines(definition["latticeIndexFile"])]
+        for table in listed:
             for utterance, location in self._table(table):
                 locations.setdefault(utterance, location)
         begins: dict[str, list[int]] = {}
         for file, begin in sorted(set(locations.values())):
             begins.setdefault(file, []).append(begin)
-        self.path = definition["latticeIndexFile"]
+        self.path = definition.get("latticeIndexFile", listed[0])
         self.names = list(locations)
         self._spans = [(file, begin, self._end(begins[file], file, begin)) for file, begin in locations.values()]
         self.frames = np.array([-(-(end - begin) // 4) for _, begin, end in self._spans], np.int64)

@@ -62,6 +62,21 @@ def test_what_is_added_to_a_model_in_double_precision_has_it_too(paths):
     assert {node.dtype for node in network.nodes.values()} == {np.float64}
 
 
+def test_a_model_of_single_samples_becomes_one_of_sequences_if_it_needs_them(paths):
+    network = edited(paths, """
+        before = PastValue(3, 1, L2.P, defaultHiddenActivation=0)
+        both = Plus(before, L2.P)
+        SetInput(ce, 1, both)
+    """)
+    steps = [DATA, 2 * DATA]
+    outputs = [run(paths[0], "L2.P").reshape(3), np.asarray(paths[0].nodes["L2.P"].owner.eval({
+        paths[0].nodes["features"]: steps[1]})).reshape(3)]
+    (result,) = network.nodes["both"].owner.eval({network.nodes["features"]: [np.concatenate(steps)]})
+    np.testing.assert_allclose(result.reshape(2, 3), [outputs[0], outputs[0] + outputs[1]], rtol=1e-6)
+    assert {len(network.nodes[name].dynamic_axes) for name in ("features", "labels", "L1.Y", "ce")} == {2}
+    assert network.roles == paths[0].roles
+
+
 def test_a_layer_of_a_macro_is_put_between_two_others(paths):
     network = edited(paths, """
         HDim = 4

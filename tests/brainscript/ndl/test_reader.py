@@ -20,7 +20,6 @@ from tests.brainscript.ndl.test_evaluation import MLP, build
     ("a = Tanh(b)\nb = Tanh(a)", "line 1, column 5", "depends on itself"),
     ("net = [ x = Input(2)", "line 1, column 7", "not closed"),
     ("x = Input(2) ; y = x.z", "line 1, column 20", "there is no 'z' in it"),
-    ("x = Input(2) ; c = SequenceWithSoftmax(x, x, x)", "line 1, column 20", "use LatticeSequenceWithSoftmax"),
     ("x = ImageInput(3, 3, 1) ; W = Parameter(2, 4) ; c = Convolution(W, x, {2, 2, 1}, mapCount=2)",
      "line 1, column 53", "set imageLayout to cudnn"),
 ])

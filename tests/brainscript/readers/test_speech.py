@@ -160,7 +160,9 @@ def test_a_line_without_the_number_of_its_label_needs_a_mapping_file(speech, tmp
     ("truncated=true", "reader is truncated, but has no length of pieces: give truncationLength or minibatchSize"),
     ("reader=[features=[dim=7]]", "dim = 7 is no odd multiple of the 2 numbers of a frame"),
     ("reader=[readerType=HTKMLReader]", "there is no readerType HTKMLReader; did you mean HTKMLFReader?"),
-    ("reader=[lattices=[denlatTocFile=a.toc]]", "HTKMLFReader reads no lattices here. Use deserializers of types"),
+    ("reader=[lattices=[denlatTocFile=a.toc]]", "reader has lattices, which are those of whole utterances"),
+    ("reader=[frameMode=false;lattices=[denlatTocFile=*.toc]]", "there is no file *.toc"),
+    ("reader=[frameMode=false;lattices=[denlatTocFile=a;numlatTocFile=b]]", "lattices of the labels alone"),
     ("reader=[readerType=Kaldi2Reader]", "Kaldi2Reader is not supported: convert the data to CNTK's text"),
 ])
 def test_mistakes(speech, further, message):

@@ -12,6 +12,7 @@ from ...sgd._given import Assignment, argument
 from ...sgd.keys import KEYS, SECTIONS
 from ...sgd.settings import BlockSettings
 from ..log import Log
+from .lattices import LATTICE_KEYS
 from .parallel_lines import is_parallel
 
 _BLOCKS = {section[-1].lower(): section for section in SECTIONS if section}
@@ -31,9 +32,10 @@ _OTHER_NAMES: dict[str, tuple[str, str | Callable[[Block, str], str]]] = {  # in
     "useAdagrad": ("gradUpdateType", lambda block, name: "adagrad" if block.flag(name, False) else "none"),
     "disableRegInBatchNormalization": ("disableWkInBatchNormal", "{}"), "numPrevLearnRate": ("numPrevLearnRates", "{}"),
 }  # the key, and its value
-_IGNORED = (  # here; the last five are for the action itself
+_IGNORED = (  # here; those after "type" are for the action itself
     "numSubminiBatches", "randomSeedOffset", "executionEngine", "maxTempMemSizeInSamples", "type", "tensorBoardLogDir",
     "tensorBoardNumMBsToLogResult", "traceNodeNamesReal", "traceNodeNamesCategory", "traceNodeNamesSparse",
+    *LATTICE_KEYS,
 )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from ..log import Criterion, Log, Sums
 from ..network import Network
 from ..readers import open_reader, pieces_of, streams_of
 from .building import read_or_built
+from .lattices import lattice_nodes, set_lattices
 from .parallel_lines import is_parallel
 from .session import Command, criteria, named_nodes
 
@@ -41,7 +42,10 @@ class Evaluation:
 
     def __init__(self, network: Network, criteria: Sequence[Criterion], reader: Block) -> None:
         self._network, self._criteria, self._reader = network, criteria, reader
-        self._nodes = [network.nodes[each.name] for each in criteria]
+        self._nodes: list[Any] = [network.nodes[each.name] for each in criteria]
+        if lattice_nodes(network, self._nodes):  # whose files are not those of the training
+            self._nodes = list(combine(self._nodes).clone("share").outputs)
+            set_lattices(lattice_nodes(network, self._nodes), reader, reader.block("SGD") or reader)
         self._evaluators: list[Any] = [unwrap(Evaluator(node)) for node in self._nodes]
         self._arguments: list[Any] = [combine([node]).arguments for node in self._nodes]
 

@@ -24,6 +24,7 @@ from ..models import function_of, load_network
 from ..network import Network
 from ..readers import open_reader, pieces_of, streams_of
 from .building import built
+from .lattices import lattice_nodes, set_lattices
 from .parallel_lines import initialization, methods
 from .session import Command, criteria, named_nodes
 from .sgd_block import settings_of
@@ -57,6 +58,8 @@ def train(command: Command) -> None:
         _precompute(network, command, piece)
     else:
         command.log.line("No PreCompute nodes found, or all already computed. Skipping pre-computation step.")
+    if with_lattices := lattice_nodes(network, [network.nodes[names[0].name]]):
+        command.log.line(*set_lattices(with_lattices, reader, sgd or block))
     if trained:
         command.log.line("Warning: Checkpoint file is missing. "
                          "Parameter-learning state (such as momentum) will be reset.")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..network import LATTICES
 from .table import direct, integers, operation
 
 operation("SquareError")(direct("squared_error"))
@@ -127,6 +128,13 @@ def lattice_sequence_with_softmax(
     numbers = float(hSmoothingWeight), float(frameDropThresh), bool(doReferenceAlign), bool(seqGammarUsesMBR)
     scores = float(seqGammarAMF), float(seqGammarLMF), float(seqGammarBMMIFactor), float(seqGammarWordPen)
     return C.lattice_sequence_with_softmax(labels, z, likelihood, lattice, *files, *numbers, *scores, name=name)
+
+
+@operation("SequenceWithSoftmax", sequences=True)
+def sequence_with_softmax(C: Any, labels: Any, z: Any, likelihood: Any, *, name: str) -> Any:
+    """The same with lattices of the reader, whose files `C.lattice_options` names; "" as long as there is no reader."""
+    lattices = C.sequence.input_variable(1, sequence_axis=C.Axis(LATTICES), name=LATTICES)
+    return C.lattice_sequence_with_softmax(labels, z, likelihood, lattices, **C.lattice_options(), name=name)
 
 
 @operation("CosDistanceWithNegativeSamples")

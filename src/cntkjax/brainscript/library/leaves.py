@@ -67,14 +67,15 @@ def _given(C: Any, init: str, value: Any, path: str, literal: str, dimensions: t
     raise ValueError(f"unknown init '{init}': {known}, zero, fixedValue, fromFile, fromLiteral or bilinear")
 
 
-def copied(C: Any, original: Any, constant: bool | None, name: str) -> Any:
+def copied(C: Any, original: Any, constant: bool | None, name: str, axes: Any = None) -> Any:
     """An input like another one, or a parameter that begins with its value; a constant if it never learns.
 
-    `constant`: None if that is as of the other one.
+    `constant`: None if that is as of the other one; so are the dynamic axes of an input, unless there are `axes`.
     """
     if original.is_input:
+        axes = original.dynamic_axes if axes is None else axes
         return C.input_variable(
-            original.shape, original.dtype, is_sparse=original.is_sparse, dynamic_axes=original.dynamic_axes, name=name
+            original.shape, original.dtype, is_sparse=original.is_sparse, dynamic_axes=axes, name=name
         )
     if original.is_constant if constant is None else constant:
         return C.Constant(original.value, name=name)

@@ -30,7 +30,8 @@ def read_matrix(path: str, dimensions: tuple[int, ...]) -> np.ndarray:
 PACKAGE = SimpleNamespace(
     **{name: value for module in (losses, metrics, ops) for name, value in vars(module).items() if name[0] != "_"}
     | {"initializer": initializer, "Axis": Axis, "Constant": Constant, "Parameter": Parameter, "connect": connect,
-       "read_matrix": read_matrix, "has_sequences": False},
+       "read_matrix": read_matrix, "has_sequences": False,
+       "lattice_options": lambda: dict.fromkeys(("symListPath", "phonePath", "stateListPath", "transProbPath"), "")},
 )
 
 __all__ = ["PACKAGE"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import chdir
 from contextvars import copy_context
+from functools import partial
 from keyword import iskeyword
 from pathlib import Path
 from pprint import pformat
@@ -14,6 +15,7 @@ from ...configuration import FILES_ARE_READ, Block, load
 from ...sgd import ConfigError
 from ...sgd.settings import shown
 from ..actions.building import built, command_blocks, has_builder
+from ..actions.lattices import lattice_options
 from ..actions.session import Command
 from ..actions.sgd_block import settings_of
 from ..actions.test import minibatch_size
@@ -52,7 +54,8 @@ def _trains(block: Block) -> bool:
 
 def _program(command: Command, name: str, folder: str) -> str:
     FILES_ARE_READ.set(False)  # the program may be for another machine
-    recorder = Recorder(PACKAGE, _has_sequences(command))
+    options = partial(lattice_options, command.reader, command.block.required_block("SGD"))
+    recorder = Recorder(PACKAGE, _has_sequences(command), options)
     with recorded(recorder):
         network = built(command)
     precision = {"float": "float32", "double": "float64"}[command.precision]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -19,11 +20,12 @@ _LARGEST = 4096  # elements of an array that is written out
 class Recorder:
     """Stands for the package; `lines` are the statements of the program.
 
-    `has_sequences`: whether the data of all inputs are sequences.
+    `has_sequences`: whether the data of all inputs are sequences. `lattice_options`:
+    what gives those of the reader.
     """
 
-    def __init__(self, package: Any, has_sequences: bool) -> None:
-        self._package, self.has_sequences = package, has_sequences
+    def __init__(self, package: Any, has_sequences: bool, lattice_options: Callable[[], dict[str, Any]]) -> None:
+        self._package, self.has_sequences, self.lattice_options = package, has_sequences, lattice_options
         self.lines: list[str] = []
         self._texts: dict[int, str] = {}
         self._used: set[str] = {"C", "np"}

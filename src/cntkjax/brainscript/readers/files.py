@@ -9,6 +9,7 @@ from ...device import DeviceDescriptor
 from ...engine.data.ragged import Ragged
 from ...io import MinibatchData, MinibatchSource, StreamInformation
 from ...io._minibatch_data import Minibatch
+from ..network import LATTICES
 
 _AHEAD = 90_000  # frames that are read ahead to fill gaps: a quarter of an hour, as in a chunk
 
@@ -104,7 +105,7 @@ def side_by_side(lengths: Sequence[int], slots: int) -> list[int]:
 
 
 def _length(utterance: Mapping[Any, MinibatchData]) -> int:
-    return max(data.num_samples for data in utterance.values())
+    return max(data.num_samples for info, data in utterance.items() if info.name != LATTICES)
 
 
 __all__ = ["FileSource", "UtteranceSource", "side_by_side"]

@@ -44,9 +44,10 @@ _WITHOUT_EFFECT = (  # where they stand in public configurations
     "action", "beginSequence", "cacheBlockSize", "cacheIndex", "dim", "elementSize", "endSequence", "format",
     "hashSequenceKeys", "keepDataInMemory", "labelDim", "labelIn", "labelMappingFile", "labels", "labelType",
     "miniBatchMode", "mode", "module", "multiThreadedDeserialization", "nbrClass", "nbruttsineachrecurrentiter",
-    "numCPUThreads", "pageFilePath", "prefetch", "randomize", "randomizationWindow", "readAhead", "readerType",
-    "readMethod", "sectionType", "traceLevel", "truncationLength", "type", "unk", "useMersenneTwisterRand",
-    "useNumericSequenceKeys", "verbosity", "wfile", "windowSize", "wordMap", "wrecords", "writerType", "wsize",
+    "numCPUThreads", "pageFilePath", "phoneFile", "prefetch", "randomize", "randomizationWindow", "readAhead",
+    "readerType", "readMethod", "sectionType", "traceLevel", "transpFile", "truncationLength", "type", "unk",
+    "useMersenneTwisterRand", "useNumericSequenceKeys", "verbosity", "wfile", "windowSize", "wordMap", "wrecords",
+    "writerType", "wsize",
 )  # fmt: skip
 
 
