@@ -31,6 +31,15 @@ if TYPE_CHECKING:
 _DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft")
 
 
+def _unreadable(node: OnnxNode, readable: int) -> OnnxTensor:
+    """An output that is an error only where it is used: statistics of training are outputs that nobody needs."""
+
+    def refuse() -> Operand:
+        raise node.error(f"its outputs after the first {readable} cannot be read")
+
+    return OnnxTensor(FLOAT, make_variable=refuse)
+
+
 class GraphReader:
     """The tensors of a graph by name."""
 
@@ -141,11 +150,9 @@ class GraphReader:
                 raise
             except Exception as error:  # unsuitable operands can break a rule anywhere; the cause stays attached
                 raise FormatError(f"{where} does not fit its operands: {error}", UNSUPPORTED) from error
-            if len(outputs) < len([n for n in proto.output if n]):
-                raise node.error(f"its outputs after the first {len(outputs)} cannot be read")
-            for name, value in zip(proto.output, outputs, strict=False):
+            for k, name in enumerate(proto.output):
                 if name:
-                    self.tensors[name] = value
+                    self.tensors[name] = outputs[k] if k < len(outputs) else _unreadable(node, len(outputs))
                     self.producers[name] = node
 
     def _check_operands(self, proto: NodeProto, where: str) -> None:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from .... import ops
+from ....ops._blocks import as_one_block
 from ....variables import Constant
 from .table import OnnxNode, reads
-from .values import Operand, Outputs, apply_primitive
+from .values import Operand, Outputs, apply_primitive, output_of
 
 
 def batched(f: Callable[[Operand], Operand], x: Operand) -> Operand:
@@ -88,7 +89,14 @@ def convolution(node: OnnxNode, x: Operand, kernel: Operand) -> Operand:
     size = integers(node, "kernel_shape", kernel.shape[2:])
     strides, dilations = (integers(node, k, [1] * n) for k in ("strides", "dilations"))
     window = _Window(strides, dilations, *borders(node, x.shape[2:], size, strides, dilations))
-    return batched(lambda v: _convolved(kernel, v, window, node.integer("group", 1)), x)
+    groups = node.integer("group", 1)
+    return _block("Convolution", lambda v, weights: _convolved(weights, v, window, groups), x, kernel)
+
+
+def _block(name: str, f: Callable[[Operand, Operand], Operand], x: Operand, kernel: Operand) -> Operand:
+    """A function of samples and a kernel as a block: as in CNTK, x comes before the kernel among the arguments."""
+    operands = [output_of(x), output_of(kernel)]
+    return as_one_block(name, lambda v, weights: batched(lambda samples: f(samples, weights), v), operands)
 
 
 def _convolved(kernel: Operand, x: Operand, window: _Window, groups: int, channels: int = 0) -> Operand:
@@ -123,18 +131,18 @@ def _conv_transpose(node: OnnxNode) -> Outputs:
     if not 1 <= groups <= 1024 or kernel.shape[0] % groups:
         raise node.error(f"{groups} groups of {kernel.shape[0]} channels")
 
-    def transposed(v: Operand) -> Operand:
+    def transposed(v: Operand, weights: Operand) -> Operand:
         channels, per_group = kernel.shape[0] // groups, kernel.shape[1]
         if groups == 1:
-            return _convolved(kernel, v, window, 1, per_group)
+            return _convolved(weights, v, window, 1, per_group)
         parts = []
         for g in range(groups):
             begin, end = g * channels, (g + 1) * channels if g + 1 < groups else 0
-            part, weights = ops.slice(v, 0, begin, end), ops.slice(kernel, 0, begin, end)
-            parts.append(_convolved(weights, part, window, 1, per_group))
+            part = ops.slice(v, 0, begin, end)
+            parts.append(_convolved(ops.slice(weights, 0, begin, end), part, window, 1, per_group))
         return ops.splice(*parts, axis=0)
 
-    return biased(node, batched(transposed, x), 2)
+    return biased(node, _block("ConvolutionTranspose", transposed, x, kernel), 2)
 
 
 def _transposed_window(node: OnnxNode, spatial: Sequence[int], kernel: Sequence[int]) -> _Window:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -84,16 +84,51 @@ def _pool(node: OnnxNode) -> Outputs:
             "ceilOutDim": False, "includePad": pooling.include,
         }
         pooled = batched(lambda v: apply_primitive("Pooling", [v], attributes), x)
-    indices = OnnxTensor(INT, make_variable=lambda: _indices(node))
-    return [pooled, indices][: max(len(node.proto.output), 1)]
+    places = OnnxTensor(INT, make_variable=lambda: _places(node, x, pooling))
+    return [pooled, places][: max(len(node.proto.output), 1)]
 
 
-def _indices(node: OnnxNode) -> Operand:
-    raise node.error("only a MaxUnpool can use the places of the maxima")
+def _places(node: OnnxNode, x: Operand, pooling: _Pooling) -> Operand:
+    """Where in the flattened operand each maximum is; of equal ones the first."""
+    if x.shape[0] < 0:
+        raise node.error("the places of the maxima among an unknown number of samples cannot be read")
+    elements, windows = _elements(node, x, pooling), _window_places(x, pooling)
+    order: Literal["C", "F"] = "F" if node.integer("storage_order", 0) else "C"
+    samples, spatial = x.shape[:2], x.shape[2:]
+    before = np.arange(prod(samples)).reshape(*samples, *(1 for _ in spatial)) * prod(spatial)
+
+    def flat(at: list[np.ndarray]) -> Operand:
+        within = np.ravel_multi_index(np.ix_(*at), spatial, mode="clip", order=order)
+        return Constant((before + within).astype(x.dtype), dtype=x.dtype)
+
+    best: Operand = elements[0]
+    place: Operand = flat(windows[0])
+    for element, at in zip(elements[1:], windows[1:], strict=True):
+        is_larger = ops.greater(element, best)
+        best, place = ops.element_max(element, best), ops.element_select(is_larger, flat(at), place)
+    return place
 
 
 def _by_elements(node: OnnxNode, x: Operand, pooling: _Pooling) -> Operand:
-    """The maximum, mean or norm over the elements of the window, each of which is a slice of the padded image."""
+    """The maximum, mean or norm over the elements of the window."""
+    elements = _elements(node, x, pooling)
+    if node.op == "MaxPool":
+        return reduce(ops.element_max, elements)
+    if node.op == "LpPool":
+        p = node.integer("p", 2)
+        total = reduce(ops.plus, [ops.pow(ops.abs(e), Constant(p, dtype=x.dtype)) for e in elements])
+        return ops.pow(total, Constant(1 / p, dtype=x.dtype))
+    ends = [size + (high if pooling.include else 0) for size, high in zip(x.shape[2:], pooling.high, strict=True)]
+    begins = [-low if pooling.include else 0 for low in pooling.low]
+    counts = sum(
+        reduce(np.multiply.outer, [(a >= b) & (a < e) for a, b, e in zip(at, begins, ends, strict=True)]).astype(int)
+        for at in _window_places(x, pooling)
+    )
+    return ops.element_divide(reduce(ops.plus, elements), Constant(np.asarray(counts, x.dtype), dtype=x.dtype))
+
+
+def _elements(node: OnnxNode, x: Operand, pooling: _Pooling) -> list[Operand]:
+    """The elements of all windows: a slice of the padded image for each place in the window, row by row."""
     spatial, axes = x.shape[2:], list(range(2, len(x.shape)))
     if any(d < 0 for d in spatial) or prod(pooling.kernel) > MOST_ELEMENTS:
         raise node.error(f"its window {pooling.kernel}, with dilations {pooling.dilations}, has more than "
@@ -103,32 +138,24 @@ def _by_elements(node: OnnxNode, x: Operand, pooling: _Pooling) -> Operand:
     check_size(prod(sum(axis) for axis in zip(spatial, pooling.low, after, strict=True)), node.where)
     widths = [(0, 0), (0, 0), *zip(pooling.low, after, strict=True)]
     padded = ops.pad(x, widths, ops.CONSTANT_PAD, fill) if any(map(any, widths)) else x
-    firsts = [_first_elements(*axis) for axis in zip(
-        spatial, pooling.kernel, pooling.strides, pooling.dilations, pooling.low, after, strict=True)]
-    elements = []
-    for element in product(*map(range, pooling.kernel)):
-        begins = [e * d for e, d in zip(element, pooling.dilations, strict=True)]
-        ends = [begin + first[-1] + 1 for begin, first in zip(begins, firsts, strict=True)]
-        elements.append(ops.slice(padded, axes, begins, ends, list(pooling.strides)))
-    if node.op == "MaxPool":
-        return reduce(ops.element_max, elements)
-    if node.op == "LpPool":
-        p = node.integer("p", 2)
-        total = reduce(ops.plus, [ops.pow(ops.abs(e), Constant(p, dtype=x.dtype)) for e in elements])
-        return ops.pow(total, Constant(1 / p, dtype=x.dtype))
-    counts = np.ones(())
-    for axis, first in enumerate(firsts):
-        places = first[:, None] + np.arange(pooling.kernel[axis]) * pooling.dilations[axis]
-        begin, end = pooling.low[axis], pooling.low[axis] + spatial[axis]
-        if pooling.include:
-            begin, end = 0, end + pooling.high[axis]
-        counts = np.multiply.outer(counts, ((places >= begin) & (places < end)).sum(1))
-    return ops.element_divide(reduce(ops.plus, elements), Constant(counts.astype(x.dtype), dtype=x.dtype))
+    elements: list[Operand] = []
+    for at in _window_places(x, pooling):
+        begins, ends = ([int(a[i]) + low for a, low in zip(at, pooling.low, strict=True)] for i in (0, -1))
+        elements.append(ops.slice(padded, axes, begins, [end + 1 for end in ends], list(pooling.strides)))
+    return elements
 
 
-def _first_elements(size: int, window: int, stride: int, dilation: int, low: int, high: int) -> np.ndarray:
-    """Where the windows begin on the padded axis."""
-    return np.arange(0, low + size + high - (window - 1) * dilation, stride)
+def _window_places(x: Operand, pooling: _Pooling) -> list[list[np.ndarray]]:
+    """For each place in the window, row by row, where it lies along each axis of the image as the window moves."""
+    after = [b + m for b, m in zip(pooling.high, pooling.more, strict=True)]
+    firsts = [
+        np.arange(-low, size + high - (k - 1) * d, s) for size, k, s, d, low, high in zip(
+            x.shape[2:], pooling.kernel, pooling.strides, pooling.dilations, pooling.low, after, strict=True)
+    ]
+    return [
+        [first + e * d for first, e, d in zip(firsts, element, pooling.dilations, strict=True)]
+        for element in product(*map(range, pooling.kernel))
+    ]
 
 
 @reads("GlobalMaxPool", "GlobalAveragePool")
