@@ -102,6 +102,11 @@ def splices_steps_with_a_leaf(program: Program, s: Statement) -> bool:
     return "C.splice(" in s.text and any(t.is_sequence for t in operands) and any(not t.axes for t in operands)
 
 
+def learns_rounding(program: Program, s: Statement) -> bool:
+    """A gradient that is 0 but for rounding, and a learner that divides it by its size."""
+    return bool(re.match(r"C\.cosine_distance\w*\((v\d+), \1,", s.text) and re.search("ada|rms", program.learner))
+
+
 def learns_sparse_rows(program: Program, s: Statement) -> bool:
     is_sparse = (s.is_input and s.type.is_sparse) or bool(re.search(r"C\.one_hot\(.*, True\)", s.text))
     return program.learner.startswith("C.nesterov") and is_sparse
@@ -182,11 +187,12 @@ KNOWN: Sequence[Known] = [
     Known("`to_sequence` with lengths of which none", text(r"C\.to_sequence\(v\d+, "), "^shape", FORWARD),
     Known("`slice` with more begins, ends or strides than axes", text(r"C\.slice\("), "pass the same number of each",
           kind="refused"),
-    Known("an initial state that has fewer samples", text("UnfoldFrom|Recurrence"), "cannot be computed together",
-          kind="refused"),
+    Known("an initial state that has fewer samples", text("UnfoldFrom|Recurrence"),
+          "cannot be computed together|different numbers of sequences", kind="refused"),
     Known("strides of None or -1", text(r"strides=\(.*None"), "whole numbers", kind="refused"),
     Known("dilated and grouped convolutions", text(r"C\.convolution\(.*groups=2")),
     Known("`times` of a vector and a one-column matrix", is_row_of_other_samples),
+    Known("gradients that are 0 but for rounding", learns_rounding, observed="training"),
     Known("`lambda_rank` and `ndcg_at_1` of sequences", of_sequences(r"C\.(lambda_rank|ndcg)")),
     Known("gradients that flow through a `lambda_rank`", text("lambda_rank"), observed=BACKWARD),
     Known("gradients of `tan`, of `pow`", text("roipooling"), observed=BACKWARD),

@@ -1,8 +1,9 @@
-"""Smaller programs are programs."""
+"""Smaller programs are programs, and differences those that CNTK confirms."""
 
+from .compare import Difference
 from .executing import executed
 from .generator import write
-from .shrink import size, smaller
+from .shrink import confirmed, size, smaller
 
 
 def test_what_shrinking_tries_builds_and_is_mostly_smaller():
@@ -11,3 +12,8 @@ def test_what_shrinking_tries_builds_and_is_mostly_smaller():
     assert sum(size(p) < size(program) for p in tried) > len(tried) / 2
     for p in tried[:12]:
         assert set(p.roots) <= set(executed(p)[0])
+
+
+def test_a_difference_is_a_fault_only_if_it_is_there_again():
+    chance, fault = Difference("value", "training", "1", 1), Difference("value", "gradients", "2", 0)
+    assert [d.kind for d in confirmed([chance, fault], [Difference("value", "gradients", "3", 0)])] == ["known", "value"]
