@@ -36,6 +36,13 @@ def test_the_place_in_front_of_the_static_axes_is_one_axis_with_the_number_of_cn
         C.reduce_sum(x, Axis.end_static_axis())
 
 
+@pytest.mark.parametrize("shape", [(), (2, 3)])
+def test_one_of_two_axes_that_are_swapped_exists(shape):
+    end = Axis.end_static_axis()
+    with pytest.raises(ValueError, match="both axes are before the first one"):
+        C.swapaxes(C.input_variable(shape), end, end)
+
+
 def test_the_sequence_axis_of_operands_is_an_ordered_axis_of_its_name():
     axis = C.cntk_py.Axis_operand_sequence_axis()
     assert axis.is_sequence_axis and axis == Axis("__operandSequenceAxis")

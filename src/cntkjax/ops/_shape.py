@@ -135,7 +135,7 @@ def swapaxes(x: Operand, axis1: AxisLike = 0, axis2: AxisLike = 1, name: str = "
     """Swap two static axes. A negative axis before the first one is an axis of size 1.
 
     Shapes: [..., n, ..., m, ...] -> [..., m, ..., n, ...].
-    Errors: AxisError for an axis that x does not have.
+    Errors: AxisError for an axis that x does not have, and if both are before the first one.
 
     >>> swapaxes([[0, 1], [2, 3], [4, 5]], 0, 1).eval()
     array([[0., 2., 4.],

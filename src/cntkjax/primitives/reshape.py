@@ -171,6 +171,7 @@ class TransposeAxes(Primitive):
     """Two axes swapped, or all permuted. `axisVec` lists, from the last axis of the output on, the axes of the operand.
 
     An axis to swap that is before the first one, as the end of the static axes is, is one of size 1.
+    Errors: AxisError if both are.
     Source: CNTK 2.7.
     """
 
@@ -183,8 +184,12 @@ class TransposeAxes(Primitive):
         for name in ("axis1", "axis2"):
             if attrs.get(name) == END_STATIC:
                 attrs[name] = Axis(-len(x.shape) - 1)
-            elif name in attrs and not _is_before_first(attrs[name], x):
+            elif name in attrs and not (x.shape and _is_missing(attrs[name], x)):
                 attrs[name] = stored(self.name, attrs[name], x)
+        if "axis1" in attrs and all(_is_missing(attrs[name], x) for name in ("axis1", "axis2")):
+            raise AxisError(explain(
+                "TransposeAxes: both axes are before the first one", {"operand": x}, "give an axis of the operand"
+            ))
         if "axisVec" in attrs:
             attrs["axisVec"] = [stored(self.name, a, x) for a in attrs["axisVec"]]
         order = transposition(attrs, len(x.shape))
@@ -213,8 +218,9 @@ def transposition(attrs: Attrs, rank: int) -> list[int]:
     return order
 
 
-def _is_before_first(axis: Axis, x: Edge) -> bool:
-    return axis.is_static_axis and bool(x.shape) and axis.static_axis_index() < -len(x.shape)
+def _is_missing(axis: Axis, x: Edge) -> bool:
+    """Whether an axis is before the first one."""
+    return axis.is_static_axis and axis.static_axis_index() < -len(x.shape)
 
 
 @primitive("UnpackBatchAxis", 79)
