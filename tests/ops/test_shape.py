@@ -91,3 +91,19 @@ def test_two_dimensional_sparse_results_are_sparse_matrices():
         assert issparse(matrix) and matrix.toarray().tolist() == np.eye(*shape).tolist()
     y = C.input_variable(3)
     assert C.eye_like(y).eval({y: np.zeros((4, 3))}).toarray().tolist() == np.eye(4, 3).tolist()
+
+
+@pytest.mark.parametrize(("shape", "new"), [
+    ((4, 4, 2), (FREE, -1)), ((4,), (FREE,)), ((FREE, 8), (FREE, -1)), ((FREE, 8), (-1, FREE)), ((FREE, 8), (FREE, FREE)),
+])
+def test_a_reshape_has_no_more_free_dimensions_than_its_operand(shape, new):
+    with pytest.raises(ValueError, match="another number of elements"):
+        C.reshape(C.input_variable(shape), new)
+
+
+@pytest.mark.parametrize("multiply", [
+    lambda x: C.times(x, C.parameter((-1, -1))), lambda x: C.times(x, C.parameter((3, 2, -1)), output_rank=2),
+])
+def test_sizes_of_weights_that_no_operand_tells_are_given(multiply):
+    with pytest.raises(ValueError, match="no operand tells the sizes of the weights' last axes"):
+        multiply(C.input_variable(3))

@@ -107,6 +107,8 @@ class Times(Primitive):
         first = len(left.shape) - len(inner)
         common = self._common_dimensions(inputs, left.shape[first:], inner)
         out = right.shape[len(right.shape) - attrs["outputRank"] :]
+        if right.is_parameter and INFERRED in out:
+            raise self._error(inputs, "no operand tells the sizes of the weights' last axes", "give their sizes")
         if isinstance(right, Leaf) and right.has_inferred:
             infer_shape(right, (*common, *out))
         return (*left.shape[:first], *out)

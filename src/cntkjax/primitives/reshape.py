@@ -87,15 +87,15 @@ class Reshape(Primitive):
             ))
         have, want = prod(d for d in old if d > 0), prod(d for d in new if d >= 0)
         is_open = any(d < 0 for d in old)
-        if inferred:
-            if not is_open and (want == 0 or have % want):
-                raise self._mismatch(x, old, new)
-            # An open dimension becomes the new one if the known dimensions of both agree.
-            size = (FREE if FREE in old else INFERRED) if is_open else have // want
-            return tuple(size if i in inferred else d for i, d in enumerate(new))
-        if not is_open and (FREE in new or have != want):
+        fits = want > 0 and have % want == 0 if inferred else have == want
+        if not is_open and (FREE in new or not fits):
             raise self._mismatch(x, old, new)
-        return new
+        # An open dimension becomes the new one if the known dimensions of both agree.
+        size = (FREE if FREE in old else INFERRED) if is_open else have // max(1, want)
+        filled = tuple(size if i in inferred else d for i, d in enumerate(new))
+        if filled.count(FREE) > max(1, old.count(FREE)):
+            raise self._mismatch(x, old, new)
+        return filled
 
     def _mismatch(self, x: Edge, old: Shape, new: Shape) -> ShapeError:
         return ShapeError(explain(
