@@ -182,6 +182,16 @@ def test_global_pooling_takes_all_axes_but_the_channels():
         np.testing.assert_allclose(layer(image).eval({image: data}), expected, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("activation", [C.sin, C.relu])
+def test_global_pooling_of_scalars_leaves_them(activation):
+    x = C.input_variable((), needs_gradient=True)
+    of = activation(x)
+    data = np.array([1, -2], np.float32)
+    for layer in (L.GlobalAveragePooling(), L.GlobalMaxPooling()):
+        np.testing.assert_array_equal(layer(of).eval({x: data}), of.eval({x: data}))
+        np.testing.assert_array_equal(C.combine([layer(of)]).grad({x: data}), of.grad({x: data}))
+
+
 class TestDefaults:
     def test_options_apply_to_all_layers_in_their_scope(self):
         with C.default_options(activation=C.relu, bias=False, init=1):

@@ -34,11 +34,13 @@ T = TypeVar("T")
 
 
 def windows_of(attrs: Attrs, sizes: Shape, shape: Shape) -> list[Window]:
-    """The window along each axis of an operand; leading axes without a size are not pooled.
+    """The window along each axis of an operand; leading axes without a size are not pooled, nor are scalars.
 
     Errors: ValueError if there are more values than axes, or a window does not fit.
     """
     rank, window_rank = len(shape), len(sizes)
+    if rank == window_rank == 0:
+        return []
 
     def options(values: Sequence[T], leading: T) -> tuple[T, ...]:
         if len(values) <= window_rank:
@@ -112,7 +114,8 @@ class Pooling(Primitive):
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Traced) -> Traced:
         """Of data with channels last."""
-        return value_of(ctx, _pooled(channels_last(ctx, x), attrs), x)
+        is_scalar = ctx.lead(x.axes) == jnp.ndim(x.data)
+        return x if is_scalar else value_of(ctx, _pooled(channels_last(ctx, x), attrs), x)
 
 
 class RectifiedPooling(Primitive):
