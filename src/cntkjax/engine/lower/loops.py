@@ -246,9 +246,10 @@ class ScannedLoop:
         if is_known(state.shape):
             return state.shape
         free = [i for i, d in enumerate(state.shape) if d < 0]
-        for v, x in self.sequences.items():
+        for v, x in (*self.sequences.items(), *self.invariants.items()):
             if len(v.shape) == len(state.shape) and all(v.shape[i] == state.shape[i] for i in free):
-                return tuple(x.data.shape[2 + i] if i in free else d for i, d in enumerate(state.shape))
+                sizes = sample_shape(self.ctx, x)
+                return tuple(sizes[i] if i in free else d for i, d in enumerate(state.shape))
         raise ValueError(explain(
             f"the state of a loop, {state!r}, has a free dimension that no input of the loop has",
             fix="declare its size, or use an input with the same free dimension in the loop",
