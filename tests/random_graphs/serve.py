@@ -40,7 +40,7 @@ def refusal(error, is_fed_well=False):
     """
     frames = traceback.extract_tb(error.__traceback__)
     where = os.path.join("cntkjax", "")
-    ours = type(error).__module__.startswith("cntkjax") or not frames or frames[-1][0] == "<string>"
+    ours = type(error).__module__.startswith("cntkjax") or not frames or frames[-1][0] in ("<string>", "header.py")
     message = str(error).strip().split("\n\n[CALL STACK]")[0]
     explained = is_fed_well and type(error).__name__ == "ArgumentError" and error.__cause__ is not None
     place = "%s:%s" % (os.path.basename(frames[-1][0]), frames[-1][1]) if frames else ""
