@@ -71,7 +71,7 @@ def other_option(chance: random.Random, program: Program, s: Statement) -> str:
     swaps = [
         ("dtype=T", "dtype=np.float64"), ("dtype=T", "dtype=np.float32"), ("C.parameter(", "C.constant("),
         (", is_sparse=True", ""), (", needs_gradient=True", ", is_sparse=True"), ("True", "False"), ("False", "True"),
-        ("C.sequence.input_variable", "C.input_variable"), ("dynamic_axes=[]", "needs_gradient=True"),
+        ("C.sequence.input_variable", "C.input_variable"), ("dynamic_axes=[]", "is_sparse=False"),
     ]
     fitting = [(old, new) for old, new in swaps if old in s.text]
     return s.text.replace(*chance.choice(fitting), 1) if fitting else s.text
