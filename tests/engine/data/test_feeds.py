@@ -75,6 +75,13 @@ def test_sequence_variable_takes(data, lengths):
     assert all((v == 1).all() for v in values)
 
 
+def test_arrays_without_axes_are_sequences_of_one_scalar():
+    x = C.sequence.input_variable(())
+    for data, lengths in ([1, 2, 3], [1, 1, 1]), ([1, [2, 3]], [1, 2]):
+        values = (x + 0).eval({x: [np.array(d, np.float32) for d in data]})
+        assert [len(v) for v in values] == lengths and np.concatenate(values).tolist() == [1, 2, 3]
+
+
 def test_sequences_of_scalars_may_lack_the_axis_of_size_one():
     s = C.sequence.input_variable(1)
     values = (s + 1).eval({s: [[1, 2, 3], [4]]})

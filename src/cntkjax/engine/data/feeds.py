@@ -57,7 +57,8 @@ def exact(variable: Edge, data: object) -> Ragged | None:
         return None
     shape, dtype, has_steps = variable.shape, variable.dtype, variable.sequence_axis is not None
     if type(data) is list and has_steps:
-        if not all(type(a) is np.ndarray and a.dtype == dtype and a.size and matches(shape, a.shape[1:]) for a in data):
+        if not all(type(a) is np.ndarray and a.dtype == dtype and a.ndim and a.size and matches(shape, a.shape[1:])
+                   for a in data):
             return None
         if len(data) > 1 and len({a.shape[1:] for a in data}) == 1:
             return Ragged(np.concatenate(data), np.fromiter(map(len, data), np.int32, len(data)))
