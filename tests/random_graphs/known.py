@@ -112,6 +112,10 @@ def learns_sparse_rows(program: Program, s: Statement) -> bool:
     return program.learner.startswith("C.nesterov") and is_sparse
 
 
+def is_scalar_input(program: Program, s: Statement) -> bool:
+    return s.is_input and s.type.shape == () and bool(s.type.axes)
+
+
 FORWARD = "values|loaded|fed|pieces"
 BACKWARD = "gradients|training"
 PADS_CHANNELS = r"C\.convolution_transpose\(.*auto_padding=\[True"
@@ -208,6 +212,7 @@ KNOWN: Sequence[Known] = [
     Known("clone: a substitute that is computed from", text(r"\.clone\("), r"-2\], \['new'\].* here", kind="type"),
     Known("gradient of `reduce_prod` at 0", text(r"C\.reduce_prod"), observed=BACKWARD),
     Known("gradient of a value that goes into a transposed convolution", shares_operand, observed=BACKWARD),
+    Known("a list of NumPy numbers fed as samples", is_scalar_input, observed="fed oddly"),
     Known("a loop over a user function", lambda program, s: s.type.is_open and bool(re.search("loop.*user_f", s.text))),
     Known("truncated sequences in a loop over a user function", text("loop.*user_f"), observed="pieces"),
     Known("a free dimension in a loop", loops_over_another_size),

@@ -47,7 +47,7 @@ def _differences(programs: list[Program], thriftily: bool) -> list[list[Differen
 
 
 def confirmed(found: list[Difference], again: list[Difference]) -> list[Difference]:
-    """The differences, but those that are none when CNTK is asked again, in a process where other programs ran before."""
+    """The differences; those that are none when CNTK is asked again, by another process, are known."""
     places = {(d.kind, d.what, d.place) for d in again}
     return [
         d if not d.is_fault or (d.kind, d.what, d.place) in places

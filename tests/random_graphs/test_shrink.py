@@ -16,4 +16,5 @@ def test_what_shrinking_tries_builds_and_is_mostly_smaller():
 
 def test_a_difference_is_a_fault_only_if_it_is_there_again():
     chance, fault = Difference("value", "training", "1", 1), Difference("value", "gradients", "2", 0)
-    assert [d.kind for d in confirmed([chance, fault], [Difference("value", "gradients", "3", 0)])] == ["known", "value"]
+    again = [Difference("value", "gradients", "3", 0)]
+    assert [d.kind for d in confirmed([chance, fault], again)] == ["known", "value"]

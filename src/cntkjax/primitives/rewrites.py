@@ -94,7 +94,9 @@ def gather_in_range(node: Node) -> Rewrite | None:
 def rectified_pooling(node: Node) -> Rewrite | None:
     """Max pooling of relu's values, unless these are scalars, which stay."""
     relu = producer(resolve(node.node_inputs[0]))
-    if relu is None or not relu.node_inputs[0].shape or relu.op_name != "ReLU" or node.node_attributes["poolingType"] != MAX:
+    if relu is None or relu.op_name != "ReLU" or node.node_attributes["poolingType"] != MAX:
+        return None
+    if not relu.node_inputs[0].shape:
         return None
     return Rewrite(RECTIFIED_POOLING, list(relu.node_inputs), node.node_attributes)
 
