@@ -95,3 +95,21 @@ def test_models_before_version_3_hold_the_state_of_random_numbers_apart(tmp_path
     record["state"] = {node["uid"]: {"rng_seed": SizeT(77)}}
     with pytest.raises(FormatError, match="rng_offset is missing"):
         load(encode(record))
+
+
+def test_batch_normalization_without_a_number_of_samples_begins_at_0(tmp_path):
+    """As in models of CNTK 2.0; what CNTK 2.7 makes of them: the first minibatch trained on replaces the statistics."""
+    x = C.input_variable(2)
+    record = record_of(C.layers.BatchNormalization(normalization_time_constant=100)(x), tmp_path)
+    (block,) = [f for f in record["primitive_functions"] if "block_function_composite" in f]
+    (node,) = [f for f in record["primitive_functions"] if f is not block]
+    node["version"], count = SizeT(3), node["inputs"].pop()
+    block["inputs"].remove(count)
+    record["inputs"] = [v for v in record["inputs"] if v["uid"] != count]
+    model = load(encode(record))
+    names = [v.name for v in model.root_function.inputs]
+    assert names == ["scale", "bias", "aggregate_mean", "aggregate_variance", "", ""]
+    assert [c.value.tolist() for c in model.constants] == [[0, 0], [0, 0], 0]
+    trainer = C.Trainer(model, C.reduce_sum(model), C.sgd(model.parameters, C.learning_parameter_schedule(0)))
+    trainer.train_minibatch([[1, 2], [3, 6]])
+    assert [c.value.tolist() for c in model.constants] == [[2, 4], [2, 8], 2]

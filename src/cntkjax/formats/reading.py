@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from ..graph.axis import UNKNOWN_AXES, Axis
-from ..graph.build import BLOCK, composite, infer_all, make_block, make_node, note_edit
+from ..graph.build import BLOCK, BlockPrimitive, composite, infer_all, make_block, make_node, note_edit
 from ..graph.function import REVERSED, Node, set_uid
 from ..graph.public import classes
 from ..graph.seed import next_seed
+from ..graph.uid import new_uid
 from ..graph.variable import Edge, VariableKind, set_type
 from ..primitives import BY_ID, native
+from ..primitives.base import Primitive
 from .attributes import attributes_of, declared, dtype_of, dynamic_axes_of
 from .dictionary import AxisRecord, FormatError, SizeT, StoredShape
 from .records import check_version, take, take_names
@@ -23,6 +25,7 @@ Record = dict[str, Any]
 
 MAX_DEPTH = 100  # of nested blocks
 _SEEDS_AT_NODES = 3  # models of earlier versions hold the state of all random numbers in one place
+_WITHOUT_COUNT = 5  # inputs of a batch normalization up to CNTK 2.0
 _STATE_KEYS = (("rngSeed", "rng_seed"), ("rngOffset", "rng_offset"))
 _STORED_KINDS = frozenset(VariableKind) - {VariableKind.Output}
 
@@ -61,6 +64,7 @@ class _Reader:
         self.nodes: dict[str, Node] = {}
         self.composite_of: dict[str, int] = {}  # uid of a node -> number of the composite that contains it
         self.composites = 0
+        self.sample_counts: list[Edge] = []  # constants of batch normalizations that the file lacks
         self.states: Record | None = None  # of random numbers, by node, in a model of such a version
 
     def _without_implied(self) -> dict[str, str]:
@@ -213,9 +217,7 @@ class _Reader:
         block = _block_of(record, where) if "block_function_composite" in record else None
         if (primitive is BLOCK) != (block is not None):
             raise FormatError(f"{where}: a block needs the graph inside it, and only a block has one")
-        inputs = [self._variable(variable, where) for variable in self._inputs(uid)]
-        if (block["op_name"] if block else primitive.name) in REVERSED:
-            inputs.reverse()
+        inputs = self._operands(uid, primitive, block, where)
         stored = take(record, "attributes", dict, where)
         if self.states is not None and "rngSeed" in declared(primitive):
             stored = stored | self._random_state(uid, where)
@@ -233,9 +235,33 @@ class _Reader:
         # Of a double precision network CNTK converts the constants inside a block, and lists the original ones outside.
         if {v for v in node.node_inputs if not v.is_constant} != {v for v in inputs if not v.is_constant}:
             raise FormatError(f"{where}: its inputs are not those of the graph inside it")
-        node.node_inputs = inputs
+        node.node_inputs = self._with_counts(inputs, node)
         self.nodes[uid] = node
         return node
+
+    def _operands(
+        self, uid: str, primitive: Primitive | BlockPrimitive, block: Record | None, where: str
+    ) -> list[Edge]:
+        """The inputs of a function. Batch normalizations of CNTK 2.0 do not count samples: 0, as in CNTK 2.7."""
+        inputs = [self._variable(variable, where) for variable in self._inputs(uid)]
+        if (block["op_name"] if block else primitive.name) in REVERSED:
+            inputs.reverse()
+        if primitive.name == "BatchNormalization" and len(inputs) == _WITHOUT_COUNT:
+            dtype = inputs[-1].dtype
+            self.sample_counts.append(classes.constant(
+                VariableKind.Constant, (), dtype, array=np.zeros((), dtype), name="",
+                uid=new_uid("BatchNormSampleCountConstant"), needs_gradient=False,
+            ))
+            inputs.append(self.sample_counts[-1])
+        return inputs
+
+    def _with_counts(self, inputs: list[Edge], node: Node) -> list[Edge]:
+        """The inputs of a block, with the counts of samples inside it that the file lacks."""
+        inputs = list(inputs)
+        for i, variable in enumerate(node.node_inputs):
+            if variable in self.sample_counts and variable not in inputs:
+                inputs.insert(i, variable)
+        return inputs
 
     def _random_state(self, uid: str, where: str) -> Record:
         """The attributes of a node of an old model; one without state gets a new seed, as in CNTK."""
