@@ -121,6 +121,26 @@ def test_operations_that_cntk_2_refuses(op, leaves, values, expected):
     np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 
+def test_the_property_of_training_is_0_in_evaluations():
+    """CNTK 2.7 reads these bytes, and no other property; it cannot compute with it."""
+    x, t = w.source("x", 2), w.node("EnvironmentInput", "t", values=w.text("isTraining"))
+    f = C.load_model(w.network(x, t, w.node("Plus", "y", "x", "t"), version=31))
+    assert f.eval({f.arguments[0]: [np.float32([[1, 2]])]})[0].tolist() == [[1, 2]]
+    with pytest.raises(ValueError, match="no environment property 'epoch'; the only one is isTraining"):
+        C.load_model(w.network(x, w.node("EnvironmentInput", "t", values=w.text("epoch")), version=31))
+
+
+def test_a_criterion_whose_lattices_a_reader_had_gets_an_input_for_them():
+    """CNTK 2.7 reads these bytes too, and then refuses the operation."""
+    sources = w.source("labels", 2), w.source("z", 2), w.source("likelihood", 2)
+    f = C.load_model(w.network(*sources, w.node("SequenceWithSoftmax", "ce", "labels", "z", "likelihood"),
+                               w.node("Tanh", "h", "z"), version=31))
+    assert [(v.name, v.shape) for v in f.arguments] == [
+        ("labels", (2,)), ("z", (2,)), ("likelihood", (2,)), ("lattices", (1,))]
+    h = f.h
+    assert h.eval({h.arguments[0]: [np.float32([[0, 0]])]})[0].tolist() == [[0, 0]]
+
+
 @pytest.mark.parametrize("dims", [(3, 1), (3,)])
 def test_products_with_a_diagonal_matrix(dims):
     f = C.load_model(one("DiagTimes", w.learnable("w", dims, [1, 2, 3]), w.source("x", 3)))

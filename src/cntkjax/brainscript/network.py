@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..formats.v1_file import LATTICES
 from ..graph.variable import set_value
 from ..ops import combine
 from ..variables import Variable
@@ -18,7 +19,6 @@ SUMS = frozenset((  # over minibatches in CNTK
     "EditDistanceError", "SequenceWithSoftmax", "LatticeSequenceWithSoftmax", "LambdaRank", "NDCG1Eval",
     "MatrixL1Reg", "MatrixL2Reg",
 ))  # fmt: skip
-LATTICES = "lattices"  # the stream of HTKMLFReader that SequenceWithSoftmax needs
 ROLES = ("feature", "label", "criterion", "evaluation", "output")
 
 

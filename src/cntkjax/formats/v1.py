@@ -18,7 +18,7 @@ from ..graph.uid import new_uid
 from ..primitives import BY_NAME
 from .attributes import DYNAMIC, dtype_number
 from .dictionary import AxisRecord, FormatError, SizeT, StoredShape
-from .v1_file import MAGIC, V1Network, V1Node, Values, read
+from .v1_file import LATTICES, MAGIC, V1Network, V1Node, Values, read
 from .writing import COMPOSITE, PRIMITIVE, VARIABLE
 
 __all__ = ["MAGIC", "record_of"]
@@ -40,6 +40,7 @@ _ORDER = {
 }
 _COMPOSED = {  # with their numbers of operands
     "PerDimMeanVarNormalization": 3, "PerDimMeanVarDeNormalization": 3, "RowRepeat": 1, "LookupTable": 2,
+    "SequenceWithSoftmax": 3,
 }
 _DELAYS = "PastValue", "FutureValue", "Delay"
 _INPUTS = "InputValue", "SparseInputValue"
@@ -176,6 +177,11 @@ class _Converter:
         elif node.op == "PerDimMeanVarDeNormalization":
             x, mean, inverse = inputs
             self._add("Plus", uid, name, [output("ElementTimes", [x, output("Reciprocal", [inverse])]), mean], {})
+        elif node.op == "SequenceWithSoftmax":
+            axes = _dynamic_axes(LATTICES)
+            lattices = self._variable(0, (1,), node.dtype, new_uid("Input"), LATTICES, dynamic_axis=axes)
+            files = dict.fromkeys(("SymListPath", "PhonePath", "StateListPath", "TransProbPath"), "")
+            self._add("LatticeSequenceWithSoftmax", uid, name, [*inputs, lattices["uid"]], files)
         elif node.op == "RowRepeat":
             self._add("Splice", uid, name, inputs * node.values["count"], {"axis": _static(1)})
         else:
@@ -336,5 +342,6 @@ _ATTRIBUTES: dict[str, Callable[[Values], Values]] = {
     },
     "Where": lambda v: {"newDynamicAxes": _dynamic_axes(v["axis"])},
     "Crop": _crop,
+    "EnvironmentInput": lambda v: {"propertyName": v["property"], "newDataType": int(dtype_number(v["dtype"]))},
     "ForwardBackward": lambda v: {"DelayConstraint": v["delay"], "BlankTokenId": SizeT(v["blank"])},
 }

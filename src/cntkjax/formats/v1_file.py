@@ -22,6 +22,7 @@ from .wire import DAMAGED, FormatError
 OLDEST, NEWEST = 4, 31  # versions of the format that CNTK 2.7 reads with these layouts
 _FIRST_VERSIONS = {"Pooling": 5, "MaxUnpooling": 5, "BatchNormalization": 6}  # others have known layouts in all
 LONGEST = 4096  # characters of a text
+LATTICES = "lattices"  # the input that SequenceWithSoftmax gets here: in CNTK 1 its reader had them
 MAGIC = b"B\0C\0N\0\0\0"  # "BCN" and zero in UTF-16
 _ROLES = {  # by the names of the lists
     "FeatureNodes": "feature", "LabelNodes": "label", "CriterionNodes": "criterion", "CriteriaNodes": "criterion",
@@ -372,6 +373,7 @@ PAYLOADS: dict[str, Callable[[V1Reader, type], Values] | None] = {
     "Dropout": _seed,
     "Where": lambda r, _: {"axis": r.text() if r.version >= 11 else "WhereNodeAxis"},
     "Crop": lambda r, _: {"offset": (r.number("d"), r.number("d"))},
+    "EnvironmentInput": lambda r, dtype: {"property": r.text(), "dtype": dtype},
     "ForwardBackward": lambda r, _: {"delay": r.number("i"), "blank": r.number("Q")},
 } | dict.fromkeys((
     "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "ClassificationError", "Clip", "ColumnElementTimes",
@@ -380,7 +382,7 @@ PAYLOADS: dict[str, Callable[[V1Reader, type], Values] | None] = {
     "GatherPacked", "Greater", "GreaterEqual", "Hardmax", "If", "LabelsToGraph", "LambdaRank", "Less", "LessEqual",
     "Log", "LogPlus", "LogSoftmax", "Logistic", "LookupTable", "Minus", "NDCG1Eval", "Negate", "NotEqual",
     "PackedIndex", "Pass", "PerDimMeanVarDeNormalization", "PerDimMeanVarNormalization", "Plus", "Pow",
-    "Reciprocal", "ReconcileDynamicAxis", "RectifiedLinear", "RowElementTimes", "Scale", "ScatterPacked", "Sigmoid",
-    "Sin", "Sinh", "Softmax", "Sqrt", "SquareError", "StableSigmoid", "StopGradient", "SumColumnElements",
-    "SumElements", "Tan", "Tanh",
+    "Reciprocal", "ReconcileDynamicAxis", "RectifiedLinear", "RowElementTimes", "Scale", "ScatterPacked",
+    "SequenceWithSoftmax", "Sigmoid", "Sin", "Sinh", "Softmax", "Sqrt", "SquareError", "StableSigmoid", "StopGradient",
+    "SumColumnElements", "SumElements", "Tan", "Tanh",
 ))

@@ -12,6 +12,7 @@ from . import functions, sequence
 from ._activations import *
 from ._ctc import *
 from ._elementwise import *
+from ._environment import *
 from ._gradient import *
 from ._image import *
 from ._indexing import index as _index

@@ -15,8 +15,10 @@ import numpy as np
 from .._typing import AnyArray, Array
 from ..engine.lower.values import Context, Traced
 from ..engine.plan.padding import PaddedOperand
+from ..graph.build import Spec
 from ..graph.function import Node
-from .base import Attrs, primitive
+from ..graph.variable import Edge
+from .base import Attrs, DTypeOf, Primitive, String, primitive
 from .elementwise import Elementwise
 from .loss import WholeMinibatch
 from .reduce import OverAllAxes, padding_of_softmax
@@ -38,6 +40,27 @@ class Pass(Elementwise):
     def lower(self, attrs: Attrs, *samples: Array) -> Array:
         """The operand, unchanged."""
         return samples[0]
+
+
+@primitive("EnvironmentInput", 1002)
+class EnvironmentInput(Primitive):
+    """1 in training, 0 elsewhere. CNTK 2 has no number for it, but reads it in files of CNTK 1.
+
+    Errors: ValueError for another property than isTraining: CNTK 2.7 knows none of others that were tried.
+    """
+
+    attributes = {"propertyName": String, "newDataType": DTypeOf(np.float32)}
+    packed = True
+
+    def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Spec:
+        """A scalar without dynamic axes."""
+        if attrs["propertyName"] != "isTraining":
+            raise ValueError(f"there is no environment property {attrs['propertyName']!r}; the only one is isTraining")
+        return Spec((), attrs["newDataType"], axes=())
+
+    def lower_packed(self, ctx: Context, attrs: Attrs, *values: Traced) -> Traced:
+        """A constant of the program: trainings have programs of their own."""
+        return Traced(jnp.asarray(ctx.training, attrs["newDataType"]), ())
 
 
 @primitive("LogSoftmax", 51)

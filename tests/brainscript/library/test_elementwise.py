@@ -1,7 +1,10 @@
 """Elementwise operations and reductions of the library."""
 
 import numpy as np
+import pytest
 
+import cntkjax as C
+from cntkjax.configuration import ConfigError
 from tests.brainscript.language.descriptions import build
 
 
@@ -32,3 +35,17 @@ def test_reshape_takes_a_number_of_rows_or_a_shape():
                     "image = Reshape (x, 6, imageWidth=2, imageHeight=1, imageChannels=3)")
     assert network.nodes["image"].shape == (3, 1, 2)
     assert network.nodes["rows"].shape == (6,) and network.nodes["matrix"].shape == (3, 2)
+
+
+def test_the_property_of_training_is_1_where_gradients_are_computed():
+    network = build("x = Input {1} ; w = ParameterTensor {1, initValue=3}\n"
+                    "t = EnvironmentInput ('isTraining') ; out = w .* x .* t ; outputNodes = (out)")
+    out, x, w = (network.nodes[name] for name in ("out", "x", "w"))
+    assert network.operations["t"] == "EnvironmentInput"
+    assert out.owner.eval({x: [[2]]}).tolist() == [[0]]
+    assert C.combine([out]).grad({x: [[2]]}, wrt=[w]).tolist() == [2]
+
+
+def test_other_properties_of_the_environment_are_unknown_as_in_cntk():
+    with pytest.raises(ConfigError, match="there is no environment property 'epoch'; the only one is isTraining"):
+        build("t = EnvironmentInput ('epoch') ; outputNodes = (t)")

@@ -88,4 +88,12 @@ def input_value(C: Any, *, shape: Any, sparse: bool = False, axes: Any = None, n
     return C.input_variable(_shape(shape), is_sparse=bool(sparse), dynamic_axes=axes, name=name)
 
 
+@operation("EnvironmentInput")
+def environment_input(C: Any, *, propertyName: str, name: str) -> Any:
+    """1 in training, 0 elsewhere; CNTK 2.7 has no other property."""
+    if propertyName != "isTraining":
+        raise ValueError(f"there is no environment property {propertyName!r}; the only one is isTraining")
+    return C.is_training(name=name)
+
+
 __all__ = ["RANDOM", "copied"]
