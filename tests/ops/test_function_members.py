@@ -128,3 +128,14 @@ def test_a_clone_of_an_evaluated_function_keeps_double_precision():
     for method in ("clone", "freeze"):
         copy = f.clone(method)
         assert copy.eval([[1.0]]).item() == value.item() == 0.1
+
+
+def test_a_block_has_the_members_inside_of_it_only():
+    """As in CNTK 2.7, not itself and what its operands are computed from."""
+    x = C.input_variable(4, name="x")
+    f = C.layers.Dense(2, name="second")(C.layers.Dense(3, name="first")(x))
+    for block in (f.second, f.root_function):
+        assert block.W.shape == (3, 2)
+        for name in ("x", "second"):
+            assert getattr(f, name).shape
+            assert not hasattr(block, name)

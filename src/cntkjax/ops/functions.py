@@ -206,8 +206,7 @@ class Function(Computing, VariableMixin, TensorOpsMixin, Node):
         if name.startswith("_") or "_root" not in self.__dict__:
             raise AttributeError(name)
         inside = None if self.is_composite else self.root_function.block_composite  # of a block that was found by name
-        matches = edit.find_all(inside, name, 1) if inside is not None else []
-        matches = matches or edit.find_all(self, name, 1)
+        matches = edit.find_all(self if inside is None else inside, name, 1)
         if not matches:
             of_outputs = isinstance(getattr(type(self), name, None), _OutputAttribute)
             fix = f": each of its {len(self.outputs)} outputs has its own" if of_outputs else ""
