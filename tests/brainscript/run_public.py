@@ -184,12 +184,24 @@ def recorded(case: Case) -> dict[str, list[dict[str, float]]]:
     return lines
 
 
+def sizes_in(log: str) -> set[tuple[str, ...]]:
+    """The numbers of nodes, and of parameters, their tensors and nodes with a gradient, of the first run's networks."""
+    pattern = r"Model has (\d+) nodes|Training (\d+) parameters in (\d+) out of \d+ parameter tensors and (\d+) nodes"
+    found = re.findall(pattern, re.split("=== (?:Deleting|Re-running)", log)[0])
+    return {tuple(filter(None, numbers)) for numbers in found}
+
+
 def differences(case: Case) -> list[str]:
     """How the log differs from the recorded one."""
     with tempfile.TemporaryDirectory() as folder:
         log = log_of(case, folder)
+    logs = (PUBLIC / "Tests/EndToEndTests" / case.test).glob("baseline*.txt")
+    others = sizes_in((PUBLIC / case.log if case.log else next(logs)).read_text(errors="replace")) - sizes_in(log)
+    sizes = [f"{case.test}: networks have sizes {sorted(sizes_in(log))}, not {sorted(others)}"] if others else []
     expected = recorded(case)
-    return [line for what, lines in expected.items() for line in _different(case, what, lines[: case.epochs], log)]
+    return sizes + [
+        line for what, lines in expected.items() for line in _different(case, what, lines[: case.epochs], log)
+    ]
 
 
 def _different(case: Case, what: str, expected: list[dict[str, float]], log: str) -> list[str]:

@@ -1,5 +1,7 @@
 """The comparison with recorded logs itself: a tree made here, whose log is that of its own run, is as recorded."""
 
+import re
+
 import pytest
 
 from tests.brainscript import run_public
@@ -38,8 +40,10 @@ def test_what_is_as_recorded_and_what_is_not(case, tmp_path):
     recorded = tmp_path / "log.txt"
     (loss,) = [line["CrossEntropyWithSoftmax"] for line in run_public.recorded(case)["Training"]]
     text = f"CrossEntropyWithSoftmax = {loss:.8f}"
-    recorded.write_text(recorded.read_text().replace(text, "CrossEntropyWithSoftmax = 9"))
-    (difference,) = run_public.differences(case)
+    other = recorded.read_text().replace(text, "CrossEntropyWithSoftmax = 9")
+    recorded.write_text(re.sub(r"Model has (\d+)", r"Model has 1\1", other))
+    sizes, difference = run_public.differences(case)
+    assert re.match(r"Own: networks have sizes \[.*\], not \[\('1\d+',\)\]", sizes)
     assert difference == f"Own, Training 1: CrossEntropyWithSoftmax = {loss} instead of 9.0"
     (tmp_path / "data.ctf").unlink()
     missing = "\n".join(run_public.differences(case))

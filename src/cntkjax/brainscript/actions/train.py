@@ -137,7 +137,7 @@ def _network(command: Command, start: str) -> Network:
         command.log.line("Creating virgin network.")
         network = built(command)
     device = "CPU" if use_default_device() == cpu() else "GPU"
-    command.log.line("", f"Model has {len(network.nodes)} nodes. Using {device}.", "")
+    command.log.line("", f"Model has {len(network.operations)} nodes. Using {device}.", "")
     return network
 
 
