@@ -511,7 +511,7 @@ CALLS.update(
         "training_parameter_schedule": lambda: {"schedule": 0.1, "unit": C.UnitType.minibatch},
         "C.learning_parameter_schedule([0.1, 0.2], 4, 10).__getitem__": lambda: {"*0": 0},
         "set_default_unit_gain_value": lambda: {"value": True},
-        "learner().reset_learning_rate": lambda: {"learning_rate": C.learning_parameter_schedule(0.2)},
+        "learner().reset_learning_rate": lambda: {"learningRateSchedule": C.learning_parameter_schedule(0.2)},
         "C.sgd([WEIGHT], 0.1).update": lambda: {
             "gradient_values": {WEIGHT: np.ones(3, np.float32)},
             "training_sample_count": 1,

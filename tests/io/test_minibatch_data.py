@@ -56,3 +56,21 @@ def test_a_source_may_give_one_sample_without_a_batch_axis():
     C.training_session(trainer, OneSample(), mb_size=1, model_inputs_to_streams=streams, max_samples=3).train()
     assert trainer.total_number_of_samples_seen == 3
     np.testing.assert_allclose(w.value, [0.488, 0.976, 1.464], rtol=1e-6)
+
+
+def test_data_that_a_reader_has_read_may_be_replaced(tmp_path):
+    """As programs do that transform images after a reader; numbers of samples stay as they were read, as in CNTK."""
+    (tmp_path / "data.txt").write_text("0 |x 1\n0 |x 2\n1 |x 3\n")
+    streams = C.io.StreamDefs(x=C.io.StreamDef("x", 1))
+    source = C.io.MinibatchSource(C.io.CTFDeserializer(str(tmp_path / "data.txt"), streams), randomize=False)
+    x = C.sequence.input_variable(1)
+    minibatch = source.next_minibatch(3, {x: source.streams.x})
+    array = minibatch[x].data.data.asarray().copy()
+    array[0, 0] = 10
+    minibatch[x].data = C.Value(C.NDArrayView.from_dense(array))
+    assert (minibatch[x].num_samples, minibatch[x].num_sequences) == (3, 2)
+    z = C.sequence.reduce_sum(x)
+    np.testing.assert_array_equal(z.eval({x: minibatch[x]})[0], [12])
+    np.testing.assert_array_equal(z.eval({x: minibatch[x].data})[0], [12])
+    with pytest.raises(TypeError, match="has to be a Value, not ndarray"):
+        minibatch[x].data = array

@@ -66,10 +66,16 @@ class MinibatchData(ArrayMixin):
 
     @property
     def data(self) -> Value:
-        """The data as a ``Value``."""
+        """The data as a ``Value``; another one may be assigned, to replace what a reader has read."""
         if not isinstance(self._value, Ragged):
             return self._value
         return Value.from_ragged(self._value, self._sample_shape, steps=self._steps)
+
+    @data.setter
+    def data(self, value: Value) -> None:
+        if not isinstance(value, Value):
+            raise TypeError(f"MinibatchData.data has to be a Value, not {type(value).__name__}: use cntk.Value(array)")
+        self._value, self._shape, self._steps = value, None, 0
 
     @property
     def _sample_shape(self) -> Shape:
