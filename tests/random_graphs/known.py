@@ -102,11 +102,6 @@ def splices_steps_with_a_leaf(program: Program, s: Statement) -> bool:
     return "C.splice(" in s.text and any(t.is_sequence for t in operands) and any(not t.axes for t in operands)
 
 
-def learns_rounding(program: Program, s: Statement) -> bool:
-    """A gradient that is 0 but for rounding, and a learner that divides it by its size."""
-    return bool(re.match(r"C\.cosine_distance\w*\((v\d+), \1,", s.text) and re.search("ada|rms", program.learner))
-
-
 def learns_sparse_rows(program: Program, s: Statement) -> bool:
     is_sparse = (s.is_input and s.type.is_sparse) or bool(re.search(r"C\.one_hot\(.*, True\)", s.text))
     return program.learner.startswith("C.nesterov") and is_sparse
@@ -200,7 +195,6 @@ KNOWN: Sequence[Known] = [
     Known("strides of None or -1", text(r"strides=\(.*None"), "whole numbers", kind="refused"),
     Known("dilated and grouped convolutions", text(r"C\.convolution\(.*groups=2")),
     Known("`times` of a vector and a one-column matrix", is_row_of_other_samples),
-    Known("gradients that are 0 but for rounding", learns_rounding, observed="training"),
     Known("`lambda_rank` and `ndcg_at_1` of sequences", of_sequences(r"C\.(lambda_rank|ndcg)")),
     Known("gradients that flow through a `lambda_rank`", text("lambda_rank"), observed=BACKWARD),
     Known("gradients of `tan`, of `pow`", text("roipooling"), observed=BACKWARD),

@@ -92,6 +92,7 @@ class Program:
     minibatches: tuple[Minibatch, ...]
     observations: tuple[str, ...]
     learner: str = ""
+    is_tilted: bool = False
 
     def __getitem__(self, name: str) -> Statement:
         return next(s for s in self.statements if s.name == name)
@@ -194,7 +195,13 @@ class Program:
 
     def _training(self) -> list[str]:
         minibatches = ", ".join(f"m{i}" for i in range(len(self.minibatches)))
-        return [f'show("training", train(loss, lambda parameters: {self.learner}, [{minibatches}]))']
+        loss = "tilted(loss)" if self.is_tilted else "loss"
+        return [f'show("training", train({loss}, lambda parameters: {self.learner}, [{minibatches}]))']
+
+    @property
+    def divides_gradients(self) -> bool:
+        """Whether the learner divides gradients by their size, so that one of 0 but for rounding makes large steps."""
+        return bool(re.search("ada|rms", self.learner))
 
     def _loaded(self) -> list[str]:
         return [f'show("loaded", evaluate([reload(C.combine({self._list}))], m0))']

@@ -1,8 +1,11 @@
 """Smaller programs are programs, and differences those that CNTK confirms."""
 
+import numpy as np
+
 from .compare import Difference
 from .executing import executed
 from .generator import write
+from .serve import new_names
 from .shrink import confirmed, size, smaller
 
 
@@ -18,3 +21,13 @@ def test_a_difference_is_a_fault_only_if_it_is_there_again():
     chance, fault = Difference("value", "training", "1", 1), Difference("value", "gradients", "2", 0)
     again = [Difference("value", "gradients", "3", 0)]
     assert [d.kind for d in confirmed([chance, fault], again)] == ["known", "value"]
+
+
+def test_a_tilted_loss_has_another_gradient_for_each_parameter():
+    names = new_names()
+    C = names["C"]
+    x = C.input_variable(())
+    parameters = [C.parameter((2,), init=1), C.parameter((), init=2)]
+    unused = C.reduce_sum(parameters[0] * 0) + parameters[1] * 0
+    gradients = names["tilted"](unused + x).grad({x: [1]}, wrt=parameters)
+    assert all((np.abs(gradients[p]) >= 0.5).all() for p in parameters)
