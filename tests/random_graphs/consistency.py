@@ -22,10 +22,10 @@ from .executing import chosen, executed, in_order, is_mixing
 from .program import BATCH, Program
 from .serve import plain
 
-# What jumps where operands are nearly equal or zero, or has another type than the program.
+# What jumps where operands are nearly equal or zero, has another type than the program, or frozen random numbers.
 JUMPING = re.compile(
     r"floor|ceil|round|greater|less|equal|hardmax|argm|top_k|element_(not|and|or|xor|divide|select)|straight|one_hot|where"
-    r"|reciprocal|log|sqrt|pow|cosine|np\.float|normal|Pooling|POOLING|reduce_l2|asin|acos|atanh|clip|until"
+    r"|reciprocal|log|sqrt|pow|cosine|np\.float|normal|Pooling|POOLING|reduce_l2|asin|acos|atanh|clip|until|'freeze'"
 )
 INFERRED = -1
 Values = list[list[Any]]  # of each root, what each sample has
@@ -69,9 +69,10 @@ def _other_forms(program: Program, names: dict[str, Any], minibatch: dict[str, A
 def _other_gradients(program: Program, names: dict[str, Any], minibatch: dict[str, Any]) -> Iterator[str]:
     """How gradients differ from those of `C.gradient`, and of programs that are compiled as for a GPU.
 
-    `grad` normalizes by the statistics of the minibatch, `eval` of a gradient by those that training has left.
+    `grad` normalizes by the statistics of the minibatch, `eval` of a gradient by those that training has left. What
+    `to_batch` makes has as many samples as its operand's first axis, which need not be those of the other roots.
     """
-    if not program.loss or any(re.search("random|Dropout|BatchNorm", s.text) for s in program.statements):
+    if not program.loss or any(re.search("random|Dropout|BatchNorm|to_batch", s.text) for s in program.statements):
         return
     exec(program.loss[0], names)
     loss = names["loss"]
