@@ -230,6 +230,18 @@ def test_averages_of_manual_updates(capsys):
     assert printer.avg_loss_since_start() == 0
 
 
+def test_totals_of_manual_updates_may_be_set(capsys):
+    """As programs do to begin again; the lines are CNTK's."""
+    printer = ProgressPrinter(freq=2)
+    printer.update(1.0, 10, 0.5)
+    printer.samples_since_start = printer.loss_since_start = printer.metric_since_start = 0
+    printer.update(3.0, 10, 0.25)
+    assert "loss = 2.000000 * 20, metric = 37.50% * 20" in capsys.readouterr().out
+    printer.loss_since_last, printer.samples_since_last = 5.0, 2
+    assert printer.avg_loss_since_last() == 2.5
+    assert printer.epoch_summary(with_metric=True) == (3, 0.25, 10)
+
+
 def test_updates_from_a_trainer(capsys):
     printer = ProgressPrinter(freq=1)
     trainer = SimpleNamespace(previous_minibatch_loss_average=3.0, previous_minibatch_sample_count=4,

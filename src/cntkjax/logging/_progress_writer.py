@@ -20,14 +20,14 @@ _PENDING = 64  # steps after which a loss is read; by then it is computed on any
 class LazySum:
     """A sum of numbers that may still be being computed; it reads them late, so that nothing waits for the device.
 
-    >>> total = LazySum()
+    >>> total = LazySum(1.0)
     >>> total.add(2.5, times=2)
     >>> float(total)
-    5.0
+    6.0
     """
 
-    def __init__(self) -> None:
-        self._sum = 0.0
+    def __init__(self, begin: float = 0.0) -> None:
+        self._sum = begin
         self._pending: deque[tuple[SupportsFloat, float]] = deque()
 
     def add(self, value: SupportsFloat, times: float = 1) -> None:

@@ -56,7 +56,11 @@ def _total_property(totals: str, field: str, doc: str) -> property:
     def total(printer: ProgressPrinter) -> float:
         value = getattr(getattr(printer, totals), field)
         return value if isinstance(value, int) else float(value)
-    return property(total, doc=f"{doc} Units: a sum over samples.")
+
+    def assign(printer: ProgressPrinter, value: float) -> None:
+        setattr(getattr(printer, totals), field, value if field == "samples" else LazySum(value))
+
+    return property(total, assign, doc=f"{doc} Units: a sum over samples.")
 
 
 @public
