@@ -304,6 +304,17 @@ def check(*nodes: Any, **options: Any) -> None:
     np.testing.assert_allclose(f.eval({f.arguments[0]: PICTURES}), expected, rtol=1e-5, atol=1e-5)
 
 
+def test_the_output_of_a_transposed_convolution_may_have_its_samples_and_channels_too() -> None:
+    """As in the tests of ONNX 1.3."""
+    kernel = R.normal(size=(3, 2, 3, 3)).astype(np.float32)
+    results = []
+    for shape in ([10, 11], [1, 2, 10, 11]):
+        f, _ = load(node("ConvTranspose", "x w", strides=[2, 2], output_shape=shape), w=kernel)
+        results.append(f.eval({f.arguments[0]: PICTURES}))
+    assert results[0].shape == (2, 2, 10, 11)
+    np.testing.assert_array_equal(*results)
+
+
 def test_statistics_of_training_are_outputs_that_need_not_be_read() -> None:
     statistics = {name: np.float32([1, 2, 3]) for name in ("s", "b", "m", "v")}
     nodes = [node("BatchNormalization", "x s b m v", "z m1 v1 m2 v2"), node("Relu", "z")]

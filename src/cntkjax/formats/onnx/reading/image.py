@@ -155,7 +155,8 @@ def _transposed_window(node: OnnxNode, spatial: Sequence[int], kernel: Sequence[
     unpadded = [(d - 1) * s + (k - 1) * dilation + 1 for d, s, k, dilation in extents]
     output: list[int] | None = None
     if node.attribute("output_shape") is not None:
-        output = integers(node, "output_shape", [0] * n)
+        has_channels = len(node.ints("output_shape") or ()) == n + 2  # [samples, channels, *spatial], of ONNX 1.3
+        output = integers(node, "output_shape", [0] * (n + 2 * has_channels))[-n:]
     elif auto in ("SAME_UPPER", "SAME_LOWER"):
         output = [d * s for d, s in zip(spatial, strides, strict=True)]
     if output is None:
