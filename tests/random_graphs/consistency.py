@@ -22,10 +22,11 @@ from .executing import chosen, executed, in_order, is_mixing
 from .program import BATCH, Program
 from .serve import plain
 
-# What jumps where operands are nearly equal or zero, has another type than the program, or frozen random numbers.
+# What jumps where operands are nearly equal or zero, has a type or frozen random numbers of its own.
 JUMPING = re.compile(
     r"floor|ceil|round|greater|less|equal|hardmax|argm|top_k|element_(not|and|or|xor|divide|select)|straight|one_hot|where"
     r"|reciprocal|log|sqrt|pow|cosine|np\.float|normal|Pooling|POOLING|reduce_l2|asin|acos|atanh|clip|until|'freeze'"
+    r"|PastValueWindow"
 )
 INFERRED = -1
 Values = list[list[Any]]  # of each root, what each sample has

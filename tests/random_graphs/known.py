@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 
 from .compare import Difference
 from .program import Program, Statement
@@ -100,6 +101,14 @@ def splices_steps_with_a_leaf(program: Program, s: Statement) -> bool:
     """Steps beside what has no dynamic axes, so that its gradient is summed over all steps."""
     operands = [program[u].type for u in s.uses]
     return "C.splice(" in s.text and any(t.is_sequence for t in operands) and any(not t.axes for t in operands)
+
+
+def compares_with_average(program: Program, s: Statement) -> bool:
+    """Whether values are greater or less than their own average, which differs by rounding where all are equal."""
+    operands = re.match(r"C\.(?:less|greater|equal|not_equal)\w*\((v\d+), (v\d+)\)", s.text)
+    return operands is not None and any(
+        "AttentionModel" in program[a].text and b in program[a].uses for a, b in permutations(operands.groups())
+    )
 
 
 def learns_sparse_rows(program: Program, s: Statement) -> bool:
@@ -195,6 +204,7 @@ KNOWN: Sequence[Known] = [
     Known("strides of None or -1", text(r"strides=\(.*None"), "whole numbers", kind="refused"),
     Known("dilated and grouped convolutions", text(r"C\.convolution\(.*groups=2")),
     Known("`times` of a vector and a one-column matrix", is_row_of_other_samples),
+    Known("comparisons of values that are equal but for rounding", compares_with_average),
     Known("`lambda_rank` and `ndcg_at_1` of sequences", of_sequences(r"C\.(lambda_rank|ndcg)")),
     Known("gradients that flow through a `lambda_rank`", text("lambda_rank"), observed=BACKWARD),
     Known("gradients of `tan`, of `pow`", text("roipooling"), observed=BACKWARD),
