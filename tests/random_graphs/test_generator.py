@@ -28,6 +28,7 @@ UNREACHED = {
     "native_user_function": NATIVE, "register_native_user_function": NATIVE,
     "forward_backward": GRAPHS,
     "labels_to_graph": GRAPHS, "tan": "its gradient is wrong in CNTK: docs/compatibility.md", "gradient": OWN,
+    "is_training": OWN,
     "optimized_rnnstack": "CNTK has it on GPUs only",
     "lattice_sequence_with_softmax": "needs lattices: tests/primitives/test_lattice.py",
 }
