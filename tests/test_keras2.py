@@ -146,3 +146,4 @@ def test_a_keras_without_the_backend_is_an_error_that_says_what_to_install(versi
 def test_texts_of_attributes_are_bytes_again():
     assert keras2._as_bytes("a") == b"a" and keras2._as_bytes(3) == 3
     assert keras2._as_bytes(np.array(["a", "b"], object)).tolist() == [b"a", b"b"]
+    assert not keras2._as_bytes(np.array([]))

@@ -47,7 +47,9 @@ def _restore(module: ModuleType | type, names: dict[str, Any]) -> None:
 
 
 def _as_bytes(value: Any) -> Any:
-    """Texts as h5py 2 reads them."""
+    """Texts as h5py 2 reads them; Keras 2.2 asks whether there are any, which is an error for an empty array."""
+    if isinstance(value, np.ndarray) and not value.size:
+        return value.tolist()
     if isinstance(value, np.ndarray) and value.dtype == object:
         return np.array([_as_bytes(element) for element in value])
     return value.encode() if isinstance(value, str) else value
