@@ -24,6 +24,7 @@ from benchmarks import op_cases, sequence_cases
 from benchmarks.op_cases import Case, torch
 from cntkjax import Function, Variable
 from cntkjax._typing import Array, PyTree
+from cntkjax.engine.convolutions.rewriting import rewrite
 from cntkjax.engine.data.layout import Batch, Layout
 from cntkjax.engine.data.packing import pack_with_more_rows
 from cntkjax.engine.data.shapes import AxisTraits
@@ -33,6 +34,7 @@ from cntkjax.engine.plan.plan import Plan
 from cntkjax.engine.run.context import make_context
 from cntkjax.engine.xla.allocator import keep_freed_memory
 from cntkjax.engine.xla.compiler import compiler_options
+from cntkjax.engine.xla.platform import lowering
 from cntkjax.graph.variable import value_of
 from cntkjax.interop import to_jax
 
@@ -41,7 +43,7 @@ SIDES = ("cntkjax", "jax", "torch")
 Run = Callable[[], Any]
 # A function, the arrays that it takes, and the options with which it is compiled.
 Side = tuple[Callable[..., Array], list[PyTree], dict[str, str]]
-Pass = tuple[Any, list[Any]]  # a jitted function and what it is called with
+Pass = tuple[Any, list[Any]]  # a compiled function and what it is called with
 
 
 def cntkjax_side(case: Case) -> Side:
@@ -95,8 +97,7 @@ def swap_batch_and_time(array: Array, variable: Variable) -> Array:
 
 def compiled_passes(f: Callable[..., Array], data: list[PyTree], options: dict[str, str], wrt: int) -> list[Pass]:
     """The forward pass, and, if anything is differentiated, forward with backward."""
-    forward = jax.jit(f, compiler_options=options)
-    weights = jax.random.normal(jax.random.key(0), jax.eval_shape(forward, *data).shape)
+    weights = jax.random.normal(jax.random.key(0), jax.eval_shape(f, *data).shape)
 
     def loss(weights: Array, *data: PyTree) -> tuple[Array, Array]:
         # The weights are an argument: with constants XLA would compute some gradients when it compiles.
@@ -104,8 +105,15 @@ def compiled_passes(f: Callable[..., Array], data: list[PyTree], options: dict[s
         return jnp.sum(values * weights), values
 
     gradient = jax.grad(loss, argnums=tuple(range(1, wrt + 1)), has_aux=True)
-    backward = jax.jit(gradient, compiler_options=options)
-    return [(forward, data), (backward, [weights, *data])][: 2 if wrt else 1]
+    passes = [(f, data), (gradient, [weights, *data])][: 2 if wrt else 1]
+    return [(compiled(jax.jit(function).lower(*given), options), given) for function, given in passes]
+
+
+def compiled(lowered: jax.stages.Lowered, options: dict[str, str]) -> jax.stages.Compiled:
+    """Compiled as this package's programs are, where these are its options."""
+    if options and lowering().convolutions != "xla":
+        rewrite(lowered, lowering().convolutions)
+    return lowered.compile(options)
 
 
 def jobs_of(case: Case) -> dict[str, list[Run]]:
@@ -141,7 +149,7 @@ def megabytes(case: Case) -> dict[str, list[float]]:
     """Megabytes that the compiled passes of both JAX sides read and write, as XLA counts them, whatever the load is."""
     return {
         side: [
-            f.lower(*data).compile().cost_analysis()["bytes accessed"] / 1e6
+            f.cost_analysis()["bytes accessed"] / 1e6
             for f, data in compiled_passes(*parts, case.wrt)
         ]
         for side, parts in (("cntkjax", cntkjax_side(case)), ("jax", jax_side(case)))

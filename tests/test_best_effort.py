@@ -32,7 +32,7 @@ from cntkjax.io import _kept_index
 from cntkjax.train import _expected
 
 for module in pkgutil.walk_packages(C.__path__, "cntkjax."):
-    if not module.name.endswith(("__main__", "libctf")) and ".libsteps" not in module.name:  # these are in C
+    if not module.name.endswith(("__main__", "libconvolution", "libctf")) and ".libsteps" not in module.name:  # these are in C
         importlib.import_module(module.name)
 
 ON_GPUS_ONLY = {"keep what is measured to choose kernels"}
@@ -140,12 +140,12 @@ def evaluations(folder):
     return [float(y.eval({x: initial((4, 2), i)}).sum()) for i in range(24)]
 
 
-def convolutions_by_onednn(folder):
+def convolutions_by_a_library(folder):
     """Values of a network whose convolutions oneDNN computes."""
     x = C.input_variable((1, 4, 4))
     y = C.convolution(C.parameter(init=initial((2, 1, 3, 3), 0)), x)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(LOWERINGS, "cpu", replace(LOWERINGS["cpu"], onednn=True))
+        patch.setitem(LOWERINGS, "cpu", replace(LOWERINGS["cpu"], convolutions="onednn"))
         return [float(y.eval({x: initial((2, 1, 4, 4), i)}).sum()) for i in range(3)]
 
 
@@ -158,7 +158,7 @@ SCENARIOS = {
     f.__name__: f
     for f in (
         truncated_training, training_on_many_lengths, training_for_a_gpu, training_of_two_networks,
-        training_with_a_test, evaluations, convolutions_by_onednn, reading,
+        training_with_a_test, evaluations, convolutions_by_a_library, reading,
     )
 }
 

@@ -45,7 +45,13 @@ def _steps(name: str, *flags: str) -> Library:
 STEPS: Sequence[Library] = () if sys.platform == "win32" else (
     _steps("steps_avx512", "-mavx512f", "-mavx512dq", "-mavx2", "-mfma"), _steps("steps_avx2", "-mavx2", "-mfma"),
 ) if platform.machine() in ("x86_64", "AMD64") else (_steps("steps"),)
-LIBRARIES: Sequence[Library] = (CTF, *STEPS)
+# With fewer or shorter registers XLA's own convolutions are faster.
+CONVOLUTION = None if sys.platform == "win32" or platform.machine() not in ("x86_64", "AMD64") else Library(
+    _PACKAGE / "engine" / "convolutions" / "convolution.c",
+    _PACKAGE / "engine" / "convolutions" / f"libconvolution{_SUFFIX}",
+    ["-std=c11", "-ffp-contract=fast", "-pthread", "-mavx512f", "-mfma"],
+)
+LIBRARIES: Sequence[Library] = (CTF, *STEPS, *([CONVOLUTION] if CONVOLUTION else []))
 
 
 def compiler() -> list[str] | None:

@@ -18,7 +18,7 @@ pytest.importorskip("numba", reason="oneDNN's extra is not installed")
 
 @pytest.fixture(autouse=True)
 def chosen(monkeypatch):
-    monkeypatch.setitem(LOWERINGS, "cpu", replace(LOWERINGS["cpu"], onednn=True))
+    monkeypatch.setitem(LOWERINGS, "cpu", replace(LOWERINGS["cpu"], convolutions="onednn"))
 
 
 CASES = {

@@ -22,8 +22,8 @@ from ..._interrupts import awaited
 from ..._typing import PyTree
 from ..._user_code import user_line
 from ...graph.errors import OutOfMemoryError, explain
+from ..convolutions.rewriting import rewrite
 from ..lower.boundaries import bounded
-from ..onednn.rewriting import rewrite
 from ..xla import autotuning
 from ..xla.allocator import count_program
 from ..xla.background import beside
@@ -72,7 +72,7 @@ _DESCRIBING = BestEffort("describe a program", "it is compiled in each process")
 _CHOOSING = BestEffort("choose the options of a program by its size", "it is compiled with those of all programs")
 _BOUNDING = BestEffort("store values that kernels would repeat", "a deep program takes longer to compile")
 _SHARING = BestEffort("build small programs in one context of MLIR", "each is built in its own")
-_REWRITING = BestEffort("compute convolutions by oneDNN", "XLA computes them")
+_REWRITING = BestEffort("compute convolutions by a library", "XLA computes them")
 _OPTIMIZING = BestEffort("compile with options that suit this package", "it is compiled with XLA's own")
 _CALLING = BestEffort("call an executable without Python in between", "jax.jit calls and compiles it")
 _REPORTING = BestEffort("report what is compiled", "nothing is said of it")
@@ -264,8 +264,9 @@ class Compiler:
             if max(size, sum(map(np.size, consts))) <= _SMALL_OPERATIONS:  # few things are left of it in the context
                 _SHARING.attempt(scope.enter_context, shared_context())
             program = traced.lower()
-            if lowering().onednn:
-                _REWRITING.attempt(rewrite, program)
+            by = lowering().convolutions
+            if by != "xla":
+                _REWRITING.attempt(rewrite, program, by)
         return Lowered(program, choice, description)
 
     def _compile(

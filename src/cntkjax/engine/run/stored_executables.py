@@ -21,6 +21,7 @@ import numpy as np
 
 from ..._best_effort import BestEffort
 from ..._typing import PyTree
+from ..convolutions import library as native
 from ..onednn import registration as onednn
 from ..xla.background import storing
 from ..xla.cache import Store, store
@@ -124,8 +125,9 @@ def _load_program(
     in_tree = jax.tree.structure((inputs, {}))
     devices = _devices(jax.tree.leaves(inputs)) or [default_device()]
     content = zlib.decompress(data[_SECONDS.size :])
-    if onednn.TARGET.encode() in content:
-        onednn.library()  # before XLA looks for it
+    for target, register in ((onednn.TARGET, onednn.library), (native.TARGET, native.register)):
+        if target.encode() in content:
+            register()  # before XLA looks for it
     compiled = deserialized(content, devices, in_tree, outputs, called)
     return Stored(compiled, *_SECONDS.unpack_from(data))
 

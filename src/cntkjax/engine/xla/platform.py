@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import jax
 
 from ...graph.settings import Settings
+from ..convolutions.library import library
 from ..onednn import registration as onednn
 from .versions import option
 
@@ -97,10 +98,10 @@ class Lowering:
     `hidden_places`: the gradients of equal layers' weights are read from places that XLA does not know, so that their
     updates are equal kernels, which are compiled once. GPUs read slices at known places within another kernel.
 
-    `onednn`: convolutions are calls of oneDNN (`engine/onednn`), if `CNTKJAX_ONEDNN=1` asks for it. On two cores with
-    AVX-512 128 samples of [16, 32, 32] with 16 filters of 3x3 take 7.0 ms instead of 8.5, the gradient of the filters
-    3.7 instead of 16, and 32 µs instead of 1,057 for one sample. Its threads wait for each other, so a busy machine
-    computes more slowly than by XLA.
+    `convolutions`: what computes convolutions of single precision. "native": a library in C with XLA's threads
+    (`engine/convolutions`), on processors with AVX-512, where it was built: 128 samples of [16, 32, 32] with 16 filters
+    of 3x3 take 3.3 ms instead of 5.8, the gradient of the filters 3.9 instead of 10.6. "onednn": oneDNN
+    (`engine/onednn`), if `CNTKJAX_ONEDNN=1` asks for it, whose threads wait for each other. "xla": XLA's own.
 
     `step_cost`: what a step of a loop costs besides its rows, as a number of rows, which decides on how sequences are
     packed. An LSTM of 300 cells takes two cores 97 µs a step and 11 µs a row, forward and backward together, since the
@@ -131,8 +132,12 @@ class Lowering:
     compared_indices: int
     stacked_weights: bool
     hidden_places: bool
-    onednn: bool
+    convolutions: str
     step_cost: int
+
+
+def _convolutions() -> str:
+    return "onednn" if onednn.is_chosen() else "native" if library() else "xla"
 
 
 LOWERINGS = {
@@ -142,7 +147,7 @@ LOWERINGS = {
         padded_convolutions=True, transposed_by_phases=True, argmax_in_blocks=True, joined_transfers=False,
         message_bytes=1 << 24, local_message_bytes=1 << 16, messages=1, exchanged_pairs=True, joined_siblings=False,
         separate_products=False, joined_products=False, deferred_elements=0, compared_indices=0,
-        stacked_weights=True, hidden_places=True, onednn=onednn.is_chosen(), step_cost=8,
+        stacked_weights=True, hidden_places=True, convolutions=_convolutions(), step_cost=8,
     ),
     "gpu": Lowering(
         loop_unroll=16, joined_residuals=True, loops_side_by_side=True, pooling_in_one_pass=True,
@@ -150,7 +155,7 @@ LOWERINGS = {
         padded_convolutions=False, transposed_by_phases=False, argmax_in_blocks=False, joined_transfers=True,
         message_bytes=1 << 22, local_message_bytes=1 << 22, messages=4, exchanged_pairs=False, joined_siblings=True,
         separate_products=True, joined_products=True, deferred_elements=1 << 24,
-        compared_indices=1 << 13, stacked_weights=False, hidden_places=False, onednn=False, step_cost=256,
+        compared_indices=1 << 13, stacked_weights=False, hidden_places=False, convolutions="xla", step_cost=256,
     ),
 }
 

@@ -1,0 +1,398 @@
+/* Convolutions and gradients of their filters, called by XLA's foreign function interface.
+
+   The operand of some rows of positions is copied to scratch memory, channels last and with its padding, whatever the
+   order of its axes. There the cells of a window lie in few segments without gaps. A tile of the result stays in
+   registers: of a convolution some positions and one or two vectors of outputs, of a gradient some cells of the window
+   and as many vectors. See Georganas et al., "Anatomy of high-performance deep learning convolutions on SIMD
+   architectures" (2018).
+
+   Shares are taken by the thread that calls and by XLA's own. Nothing waits for a thread that has not begun. */
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum { VERSION = 1 }; /* as in library.py */
+
+enum {
+    WIDTH = 16, TALL = 14,    /* a tile: at most so many rows of one or two vectors, in 28 of 32 registers */
+    BAND = 3 << 14,           /* numbers that are copied at once, or one row of positions; they stay in a core's cache */
+    PART = 1 << 17,           /* gradients that one thread sums, or those of one panel; they do so too */
+    GROUPS = 4,               /* of samples, for each thread, whose gradients are summed on their own */
+    FEWEST_PRODUCTS = 1 << 18 /* for each thread: to wake one takes longer than fewer */
+};
+
+typedef float Vector __attribute__((vector_size(WIDTH * 4), aligned(4), may_alias));
+
+/* How far apart neighbours are along each axis: samples (or outputs), channels, and three more. */
+typedef struct { int64_t outer, channel, axis[3]; } Strides;
+
+typedef struct {
+    int64_t is_gradient; /* of the filters */
+    int64_t samples, inputs, outputs;
+    int64_t size[3], positions[3], window[3], stride[3], dilation[3], before[3];
+    Strides x, w, y;
+} Task; /* as rewriting.py writes it */
+
+typedef struct {
+    const Task *t;
+    const float *x, *y; /* the operand, and, for a gradient, that of the result */
+    float *to;          /* the result of a convolution */
+    float *packed;      /* filters, or gradients of each group: [panel, segment, term, wide], outputs in panels */
+    float *scratch;     /* of all threads */
+    int64_t wide, panels, part;              /* outputs of a panel; panels, and how many of them one share has */
+    int64_t segments, terms;                 /* of a window */
+    int64_t rows, bands, units;              /* of positions, in a unit; units of a plane, and of everything */
+    int64_t columns, row, height, for_thread; /* scratch memory: of an operand; numbers of a thread */
+    int64_t groups, shares;
+    atomic_long next, threads, users;
+    int64_t finished;
+    pthread_mutex_t lock;
+    pthread_cond_t all_finished;
+} Job;
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t ceiling(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* ---- tiles */
+
+typedef void (*Tile)(const Job *, const float *x, int64_t step, const float *other, int64_t rows, float *to, int64_t apart);
+
+/* Where a segment of a window begins, in scratch memory. */
+static int64_t place_of(const Job *j, int64_t segment) {
+    const Task *t = j->t;
+    int64_t columns = t->dilation[2] == 1 ? 1 : t->window[2], row = segment / columns;
+    return (row / t->window[1] * j->height + row % t->window[1] * t->dilation[1]) * j->row
+           + segment % columns * t->dilation[2] * t->inputs;
+}
+
+/* One row of a tile for each of `tall` positions, `step` numbers apart: the sum of their segments with the filters. */
+static inline __attribute__((always_inline)) void
+convolve(const int tall, const int wide, const Job *j, const float *x, int64_t step, const float *filters, float *to,
+         int64_t apart) {
+    Vector sums[TALL][2];
+    const int64_t bytes = step * 4;
+#pragma GCC unroll 14
+    for (int t = 0; t < tall; t++)
+#pragma GCC unroll 2
+        for (int v = 0; v < wide; v++) sums[t][v] = (Vector){0};
+    for (int64_t s = 0; s < j->segments; s++) {
+        const char *from = (const char *)(x + place_of(j, s)), *at[5]; /* from each three positions are reached */
+#pragma GCC unroll 5
+        for (int g = 0; g < 5; g++) {
+            at[g] = from + 3 * g * bytes;
+            __asm__("" : "+r"(at[g])); /* or else the compiler has 14 addresses, for which there are no registers */
+        }
+        for (int64_t i = 0; i < j->terms; i++, filters += wide * WIDTH) {
+#pragma GCC unroll 14
+            for (int t = 0; t < tall; t++)
+#pragma GCC unroll 2
+                for (int v = 0; v < wide; v++)
+                    sums[t][v] += *(const float *)(at[t / 3] + t % 3 * bytes) * ((const Vector *)filters)[v];
+#pragma GCC unroll 5
+            for (int g = 0; g < 5; g++) at[g] += 4;
+        }
+    }
+#pragma GCC unroll 14
+    for (int t = 0; t < tall; t++)
+#pragma GCC unroll 2
+        for (int v = 0; v < wide; v++) *(Vector *)(to + t * apart + v * WIDTH) = sums[t][v];
+}
+
+/* One row of a tile for each of `tall` cells of a window: what all positions add to its gradients. */
+static inline __attribute__((always_inline)) void
+correlate(const int tall, const int wide, const Job *j, const float *x, int64_t step, const float *y, int64_t rows,
+          float *to, int64_t apart) {
+    Vector sums[TALL][2];
+    const int64_t columns = j->t->positions[2], row = j->row * j->t->stride[1];
+#pragma GCC unroll 14
+    for (int t = 0; t < tall; t++)
+#pragma GCC unroll 2
+        for (int v = 0; v < wide; v++) sums[t][v] = ((const Vector *)(to + t * wide * WIDTH))[v];
+    for (int64_t r = 0; r < rows; r++) {
+        const float *from = x + r * row;
+        for (int64_t i = 0; i < columns; i++, from += step, y += apart)
+#pragma GCC unroll 14
+            for (int t = 0; t < tall; t++)
+#pragma GCC unroll 2
+                for (int v = 0; v < wide; v++) sums[t][v] += from[t] * ((const Vector *)y)[v];
+    }
+#pragma GCC unroll 14
+    for (int t = 0; t < tall; t++)
+#pragma GCC unroll 2
+        for (int v = 0; v < wide; v++) ((Vector *)(to + t * wide * WIDTH))[v] = sums[t][v];
+}
+
+#define TILE(tall, wide) \
+    static void convolve_##tall##_##wide(const Job *j, const float *x, int64_t step, const float *filters, \
+                                         int64_t rows, float *to, int64_t apart) { \
+        (void)rows; \
+        convolve(tall, wide, j, x, step, filters, to, apart); \
+    } \
+    static void correlate_##tall##_##wide(const Job *j, const float *x, int64_t step, const float *y, int64_t rows, \
+                                          float *to, int64_t apart) { \
+        correlate(tall, wide, j, x, step, y, rows, to, apart); \
+    }
+#define EACH(f, wide) f(1, wide) f(2, wide) f(3, wide) f(4, wide) f(5, wide) f(6, wide) f(7, wide) f(8, wide) \
+    f(9, wide) f(10, wide) f(11, wide) f(12, wide) f(13, wide) f(14, wide)
+#define CONVOLVE(tall, wide) convolve_##tall##_##wide,
+#define CORRELATE(tall, wide) correlate_##tall##_##wide,
+
+EACH(TILE, 1)
+EACH(TILE, 2)
+static const Tile TILES[2][2][TALL] = {{{EACH(CONVOLVE, 1)}, {EACH(CONVOLVE, 2)}},
+                                     {{EACH(CORRELATE, 1)}, {EACH(CORRELATE, 2)}}};
+
+/* ---- copies */
+
+/* [count, channels] from an array with any strides, `apart` numbers a row. */
+static void gather(const float *from, int64_t step, int64_t channel, int64_t count, int64_t channels, float *to,
+                   int64_t apart) {
+    if (channel == 1)
+        for (int64_t i = 0; i < count; i++) memcpy(to + i * apart, from + i * step, (size_t)channels * 4);
+    else
+        for (int64_t c = 0; c < channels; c++)
+            for (int64_t i = 0; i < count; i++) to[i * apart + c] = from[i * step + c * channel];
+}
+
+static void scatter(const float *from, int64_t apart, int64_t count, int64_t channels, float *to, int64_t step,
+                    int64_t channel) {
+    if (channel == 1)
+        for (int64_t i = 0; i < count; i++) memcpy(to + i * step, from + i * apart, (size_t)channels * 4);
+    else
+        for (int64_t c = 0; c < channels; c++)
+            for (int64_t i = 0; i < count; i++) to[i * step + c * channel] = from[i * apart + c];
+}
+
+/* The operand of some rows of positions, with zeros around it: [planes of a window, height, columns, inputs]. */
+static void take_operand(const Job *j, int64_t sample, int64_t plane, int64_t first, float *to) {
+    const Task *t = j->t;
+    int64_t before = t->before[2] > 0 ? smaller(t->before[2], j->columns) : 0;
+    int64_t begin = t->before[2] < 0 ? smaller(-t->before[2], t->size[2]) : 0;
+    int64_t count = smaller(t->size[2] - begin, j->columns - before), after = j->columns - before - count;
+    for (int64_t i = 0; i < t->window[0] * j->height; i++, to += j->row) {
+        int64_t depth = plane * t->stride[0] + i / j->height * t->dilation[0] - t->before[0];
+        int64_t row = first * t->stride[1] + i % j->height - t->before[1];
+        if (depth < 0 || depth >= t->size[0] || row < 0 || row >= t->size[1]) {
+            memset(to, 0, (size_t)j->row * 4);
+            continue;
+        }
+        const float *from = j->x + sample * t->x.outer + depth * t->x.axis[0] + row * t->x.axis[1] + begin * t->x.axis[2];
+        memset(to, 0, (size_t)(before * t->inputs) * 4);
+        gather(from, t->x.axis[2], t->x.channel, count, t->inputs, to + before * t->inputs, t->inputs);
+        memset(to + (before + count) * t->inputs, 0, (size_t)(after * t->inputs) * 4);
+    }
+}
+
+/* ---- shares */
+
+/* Where part `i` ends, if so many things are divided into `n` about equal parts. */
+static int64_t end_of(int64_t i, int64_t n, int64_t count) { return count * (i + 1) / n; }
+
+/* Add to the gradients of some panels what the positions of a unit give. */
+static void add_gradients(const Job *j, const float *x, const float *of_result, int64_t rows, int64_t panel,
+                          int64_t panels, float *y, float *to) {
+    const Task *t = j->t;
+    int64_t step = t->stride[2] * t->inputs, columns = t->positions[2], apart = panels * j->wide, n = ceiling(j->terms, TALL);
+    for (int64_t r = 0; r < rows; r++)
+        gather(of_result + r * t->y.axis[1] + panel * j->wide * t->y.channel, t->y.axis[2], t->y.channel, columns,
+               smaller(apart, t->outputs - panel * j->wide), y + r * columns * apart, apart);
+    for (int64_t p = 0; p < panels; p++, y += j->wide)
+        for (int64_t s = 0; s < j->segments; s++)
+            for (int64_t i = 0, term = 0; i < n; term = end_of(i++, n, j->terms)) {
+                int64_t tall = end_of(i, n, j->terms) - term;
+                TILES[1][j->wide / WIDTH - 1][tall - 1](j, x + place_of(j, s) + term, step, y, rows, to, apart);
+                to += tall * j->wide;
+            }
+}
+
+/* The results at the positions of a unit. Rows of whole vectors are written in place. */
+static void convolve_rows(const Job *j, const float *x, int64_t rows, float *y, float *to) {
+    const Task *t = j->t;
+    int64_t step = t->stride[2] * t->inputs, columns = t->positions[2], n = ceiling(columns, TALL);
+    int64_t padded = j->panels * j->wide, in_place = t->y.channel == 1 && t->outputs == padded;
+    int64_t apart = in_place ? t->y.axis[2] : padded;
+    for (int64_t panel = 0; panel < j->panels; panel++)
+        for (int64_t r = 0; r < rows; r++) {
+            float *row = (in_place ? to + r * t->y.axis[1] : y + r * columns * padded) + panel * j->wide;
+            for (int64_t i = 0, column = 0; i < n; column = end_of(i++, n, columns)) {
+                int64_t tall = end_of(i, n, columns) - column;
+                TILES[0][j->wide / WIDTH - 1][tall - 1](
+                    j, x + r * t->stride[1] * j->row + column * step, step,
+                    j->packed + panel * j->segments * j->terms * j->wide, 0, row + column * apart, apart);
+            }
+        }
+    for (int64_t r = 0; r < rows && !in_place; r++)
+        scatter(y + r * columns * padded, padded, columns, t->outputs, to + r * t->y.axis[1], t->y.axis[2], t->y.channel);
+}
+
+static void compute(const Job *j, int64_t share, float *scratch) {
+    const Task *t = j->t;
+    int64_t group = share % j->groups, panel = share / j->groups * j->part, size = j->segments * j->terms * j->wide;
+    float *y = scratch + t->window[0] * j->height * j->row;
+    for (int64_t unit = j->units * group / j->groups; unit < end_of(group, j->groups, j->units); unit++) {
+        int64_t first = unit % j->bands * j->rows, rows = smaller(j->rows, t->positions[1] - first);
+        int64_t plane = unit / j->bands % t->positions[0], sample = unit / j->bands / t->positions[0];
+        int64_t place = sample * t->y.outer + plane * t->y.axis[0] + first * t->y.axis[1];
+        take_operand(j, sample, plane, first, scratch);
+        if (t->is_gradient)
+            add_gradients(j, scratch, j->y + place, rows, panel, smaller(j->part, j->panels - panel), y,
+                          j->packed + (group * j->panels + panel) * size);
+        else convolve_rows(j, scratch, rows, y, j->to + place);
+    }
+}
+
+static void release(Job *j) {
+    if (atomic_fetch_sub(&j->users, 1) > 1) return;
+    pthread_mutex_destroy(&j->lock);
+    pthread_cond_destroy(&j->all_finished);
+    free(j->packed);
+    free(j);
+}
+
+/* Take shares until there are none. */
+static void participate(Job *j) {
+    int64_t finished = 0;
+    float *scratch = j->scratch + atomic_fetch_add(&j->threads, 1) * j->for_thread;
+    for (int64_t share; (share = atomic_fetch_add(&j->next, 1)) < j->shares; finished++) compute(j, share, scratch);
+    pthread_mutex_lock(&j->lock);
+    if ((j->finished += finished) == j->shares) pthread_cond_signal(&j->all_finished);
+    pthread_mutex_unlock(&j->lock);
+}
+
+static void help(void *job) {
+    participate(job);
+    release(job);
+}
+
+/* Copy filters to panels, or the sums of all groups' gradients from there. */
+static void exchange(const Job *j, float *w) {
+    const Task *t = j->t;
+    int64_t size = j->panels * j->segments * j->terms * j->wide;
+    for (int64_t cell = 0; cell < t->window[0] * t->window[1] * t->window[2]; cell++) {
+        int64_t row = cell / t->window[2];
+        float *of_cell = w + row / t->window[1] * t->w.axis[0] + row % t->window[1] * t->w.axis[1]
+                         + cell % t->window[2] * t->w.axis[2];
+        for (int64_t panel = 0; panel < j->panels; panel++, of_cell += j->wide * t->w.outer) {
+            int64_t count = smaller(j->wide, t->outputs - panel * j->wide);
+            float *packed = j->packed + (panel * j->segments * j->terms + cell * t->inputs) * j->wide;
+            if (!t->is_gradient) {
+                gather(of_cell, t->w.channel, t->w.outer, t->inputs, count, packed, j->wide);
+                continue;
+            }
+            for (int64_t g = 1; g < j->groups; g++)
+                for (int64_t i = 0; i < t->inputs * j->wide; i++) packed[i] += packed[g * size + i];
+            scatter(packed, j->wide, t->inputs, count, of_cell, t->w.channel, t->w.outer);
+        }
+    }
+}
+
+/* ---- XLA's foreign function interface (xla/ffi/api/c_api.h of jaxlib), as far as it is used */
+
+typedef struct { size_t size; void *extension; void *context; void (*task)(void *); void *data; } Schedule;
+typedef struct { size_t size; void *extension; void *context; int64_t *count; } Threads;
+typedef struct { size_t size; void *extension; const char *message; int code; } Failure;
+typedef struct { size_t size; void *extension; int major, minor; } Version;
+typedef struct {
+    size_t size;
+    void *extension;
+    Version version;
+    const void *internal;
+    void *(*fail)(Failure *);
+    void *others[10];
+    void *(*schedule)(Schedule *);
+    void *(*threads)(Threads *);
+} Interface;
+typedef struct { size_t size; void *extension; int type; void *data; } Buffer;
+typedef struct { size_t size; void *extension; int64_t count; int *types; Buffer **buffers; } Buffers;
+typedef struct { int type; size_t count; const void *data; } Array;
+typedef struct { size_t size; void *extension; int64_t count; int *types; void *names; Array **values; } Attributes;
+typedef struct { size_t size; int type; void *next; struct { size_t size; Version version; } *description; } Extension;
+typedef struct {
+    size_t size;
+    Extension *extension;
+    const Interface *interface;
+    void *context;
+    int stage;
+    Buffers arguments, results;
+    Attributes attributes;
+} Frame;
+
+/* How the work is divided, which depends on the sizes and the number of XLA's threads alone. */
+static void divide(Job *j, int64_t threads) {
+    const Task *t = j->t;
+    int64_t columns = t->positions[2], gap = t->dilation[2] == 1 ? 1 : t->window[2];
+    j->wide = t->outputs > WIDTH ? 2 * WIDTH : WIDTH;
+    j->panels = ceiling(t->outputs, j->wide);
+    j->columns = (columns - 1) * t->stride[2] + (t->window[2] - 1) * t->dilation[2] + 1;
+    j->row = j->columns * t->inputs;
+    j->segments = t->window[0] * t->window[1] * gap;
+    j->terms = t->window[2] / gap * t->inputs;
+    int64_t for_row = t->window[0] * j->row * t->stride[1] + columns * j->panels * j->wide;
+    j->bands = ceiling(t->positions[1], for_row < BAND ? BAND / for_row : 1);
+    j->rows = ceiling(t->positions[1], j->bands);
+    j->bands = ceiling(t->positions[1], j->rows);
+    j->height = (j->rows - 1) * t->stride[1] + (t->window[1] - 1) * t->dilation[1] + 1;
+    j->for_thread = ceiling(t->window[0] * j->height * j->row + j->rows * columns * j->panels * j->wide, 16) * 16;
+    j->units = t->samples * t->positions[0] * j->bands;
+    int64_t size = j->segments * j->terms * j->wide;
+    j->part = t->is_gradient && size * j->panels > PART ? ceiling(PART, size) : j->panels;
+    j->groups = t->is_gradient ? smaller(j->units, GROUPS * threads) : j->units;
+    j->shares = j->groups * ceiling(j->panels, j->part);
+}
+
+/* 0 on a processor without the vector instructions for which this was compiled. */
+EXPORT int cntkjax_convolution_version(void) { return __builtin_cpu_supports("avx512f") ? VERSION : 0; }
+
+/* The function that XLA calls. Returned is an error, or NULL. */
+EXPORT void *cntkjax_convolution(Frame *frame) {
+    const Interface *interface = frame->interface;
+    if (frame->extension) { /* XLA asks which version this is written for */
+        frame->extension->description->version.major = interface->version.major;
+        frame->extension->description->version.minor = interface->version.minor;
+        return NULL;
+    }
+    int64_t threads = 1;
+    void *failure = interface->threads(&(Threads){sizeof(Threads), NULL, frame->context, &threads});
+    if (failure) return failure;
+    Job *j = calloc(1, sizeof(Job));
+    const Task *t = frame->attributes.values[0]->data;
+    float *result = frame->results.buffers[0]->data, *second = frame->arguments.buffers[1]->data;
+    if (j) {
+        j->t = t;
+        divide(j, threads);
+        int64_t products = j->units * j->rows * t->positions[2] * t->outputs * j->segments * j->terms;
+        int64_t size = j->panels * j->segments * j->terms * j->wide * (t->is_gradient ? j->groups : 1);
+        threads = smaller(smaller(threads, j->shares), products / FEWEST_PRODUCTS + 1);
+        j->packed = malloc((size_t)(size + threads * j->for_thread) * 4);
+        if (j->packed) { /* numbers that are not used may not be of a kind that slows the others */
+            j->scratch = j->packed + size;
+            if (t->is_gradient || t->outputs % j->wide) memset(j->packed, 0, (size_t)size * 4);
+            if (t->outputs % j->wide) memset(j->scratch, 0, (size_t)(threads * j->for_thread) * 4);
+        }
+    }
+    if (!j || !j->packed) {
+        free(j);
+        return interface->fail(&(Failure){sizeof(Failure), NULL, "there is no memory for a convolution", 8});
+    }
+    j->x = frame->arguments.buffers[0]->data;
+    j->y = second;
+    j->to = result;
+    if (!t->is_gradient) exchange(j, second);
+    pthread_mutex_init(&j->lock, NULL);
+    pthread_cond_init(&j->all_finished, NULL);
+    atomic_store(&j->users, threads);
+    for (int64_t i = 1; i < threads; i++)
+        if (interface->schedule(&(Schedule){sizeof(Schedule), NULL, frame->context, help, j})) release(j);
+    participate(j);
+    pthread_mutex_lock(&j->lock);
+    while (j->finished < j->shares) pthread_cond_wait(&j->all_finished, &j->lock);
+    pthread_mutex_unlock(&j->lock);
+    if (t->is_gradient) exchange(j, result);
+    release(j);
+    return NULL;
+}
