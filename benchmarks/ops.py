@@ -106,7 +106,7 @@ def compiled_passes(f: Callable[..., Array], data: list[PyTree], options: dict[s
 
     gradient = jax.grad(loss, argnums=tuple(range(1, wrt + 1)), has_aux=True)
     passes = [(f, data), (gradient, [weights, *data])][: 2 if wrt else 1]
-    return [(compiled(jax.jit(function).lower(*given), options), given) for function, given in passes]
+    return [(compiled(jax.jit(function).lower(*arrays), options), arrays) for function, arrays in passes]
 
 
 def compiled(lowered: jax.stages.Lowered, options: dict[str, str]) -> jax.stages.Compiled:

@@ -32,7 +32,8 @@ from cntkjax.io import _kept_index
 from cntkjax.train import _expected
 
 for module in pkgutil.walk_packages(C.__path__, "cntkjax."):
-    if not module.name.endswith(("__main__", "libconvolution", "libctf")) and ".libsteps" not in module.name:  # these are in C
+    in_c = module.name.endswith(("libconvolution", "libctf")) or ".libsteps" in module.name
+    if not in_c and not module.name.endswith("__main__"):
         importlib.import_module(module.name)
 
 ON_GPUS_ONLY = {"keep what is measured to choose kernels"}

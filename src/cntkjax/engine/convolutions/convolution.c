@@ -23,6 +23,7 @@ enum {
     BAND = 3 << 14,           /* numbers that are copied at once, or one row of positions; they stay in a core's cache */
     PART = 1 << 17,           /* gradients that one thread sums, or those of one panel; they do so too */
     GROUPS = 4,               /* of samples, for each thread, whose gradients are summed on their own */
+    LINE = 16,                /* numbers of a cache line */
     FEWEST_PRODUCTS = 1 << 18 /* for each thread: to wake one takes longer than fewer */
 };
 
@@ -155,8 +156,9 @@ static void gather(const float *from, int64_t step, int64_t channel, int64_t cou
     if (channel == 1)
         for (int64_t i = 0; i < count; i++) memcpy(to + i * apart, from + i * step, (size_t)channels * 4);
     else
-        for (int64_t c = 0; c < channels; c++)
-            for (int64_t i = 0; i < count; i++) to[i * apart + c] = from[i * step + c * channel];
+        for (int64_t i = 0; i < count; i += LINE)
+            for (int64_t c = 0; c < channels; c++)
+                for (int64_t k = i; k < smaller(i + LINE, count); k++) to[k * apart + c] = from[k * step + c * channel];
 }
 
 static void scatter(const float *from, int64_t apart, int64_t count, int64_t channels, float *to, int64_t step,
@@ -164,8 +166,9 @@ static void scatter(const float *from, int64_t apart, int64_t count, int64_t cha
     if (channel == 1)
         for (int64_t i = 0; i < count; i++) memcpy(to + i * step, from + i * apart, (size_t)channels * 4);
     else
-        for (int64_t c = 0; c < channels; c++)
-            for (int64_t i = 0; i < count; i++) to[i * step + c * channel] = from[i * apart + c];
+        for (int64_t i = 0; i < count; i += LINE)
+            for (int64_t c = 0; c < channels; c++)
+                for (int64_t k = i; k < smaller(i + LINE, count); k++) to[k * step + c * channel] = from[k * apart + c];
 }
 
 /* The operand of some rows of positions, with zeros around it: [planes of a window, height, columns, inputs]. */
@@ -193,14 +196,18 @@ static void take_operand(const Job *j, int64_t sample, int64_t plane, int64_t fi
 /* Where part `i` ends, if so many things are divided into `n` about equal parts. */
 static int64_t end_of(int64_t i, int64_t n, int64_t count) { return count * (i + 1) / n; }
 
+/* One if rows of results follow one another in memory without gaps, and else their number. */
+static int64_t lines_of(const Task *t, int64_t rows) { return t->y.axis[1] == t->positions[2] * t->y.axis[2] ? 1 : rows; }
+
 /* Add to the gradients of some panels what the positions of a unit give. */
 static void add_gradients(const Job *j, const float *x, const float *of_result, int64_t rows, int64_t panel,
                           int64_t panels, float *y, float *to) {
     const Task *t = j->t;
     int64_t step = t->stride[2] * t->inputs, columns = t->positions[2], apart = panels * j->wide, n = ceiling(j->terms, TALL);
-    for (int64_t r = 0; r < rows; r++)
-        gather(of_result + r * t->y.axis[1] + panel * j->wide * t->y.channel, t->y.axis[2], t->y.channel, columns,
-               smaller(apart, t->outputs - panel * j->wide), y + r * columns * apart, apart);
+    int64_t lines = lines_of(t, rows), positions = rows * columns / lines;
+    for (int64_t r = 0; r < lines; r++)
+        gather(of_result + r * t->y.axis[1] + panel * j->wide * t->y.channel, t->y.axis[2], t->y.channel, positions,
+               smaller(apart, t->outputs - panel * j->wide), y + r * positions * apart, apart);
     for (int64_t p = 0; p < panels; p++, y += j->wide)
         for (int64_t s = 0; s < j->segments; s++)
             for (int64_t i = 0, term = 0; i < n; term = end_of(i++, n, j->terms)) {
@@ -226,8 +233,11 @@ static void convolve_rows(const Job *j, const float *x, int64_t rows, float *y, 
                     j->packed + panel * j->segments * j->terms * j->wide, 0, row + column * apart, apart);
             }
         }
-    for (int64_t r = 0; r < rows && !in_place; r++)
-        scatter(y + r * columns * padded, padded, columns, t->outputs, to + r * t->y.axis[1], t->y.axis[2], t->y.channel);
+    if (in_place) return;
+    int64_t lines = lines_of(t, rows), positions = rows * columns / lines;
+    for (int64_t r = 0; r < lines; r++)
+        scatter(y + r * positions * padded, padded, positions, t->outputs, to + r * t->y.axis[1], t->y.axis[2],
+                t->y.channel);
 }
 
 static void compute(const Job *j, int64_t share, float *scratch) {

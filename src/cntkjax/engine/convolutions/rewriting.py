@@ -22,7 +22,30 @@ if TYPE_CHECKING:
     Operation: TypeAlias = Any  # of MLIR's bindings, which have no types
     Value: TypeAlias = Any
 
+_VIEWS = {"stablehlo.transpose", "stablehlo.optimization_barrier"}
 _LARGEST_FILTERS = 1 << 19  # numbers: the library in C, which has them in a core's cache, gains nothing by larger ones
+
+
+class _Array(NamedTuple):
+    """An operand or result of a convolution as it lies in memory, before or after it is transposed.
+
+    `strides`: how far apart neighbours are there, along the axes that the convolution knows.
+    """
+
+    value: Value
+    sizes: list[int]
+    strides: list[int]
+
+    @classmethod
+    def of(cls, value: Value, order: Sequence[int], sizes: list[int]) -> _Array:
+        """`order`: where in memory each axis is."""
+        shape = value.type.shape
+        return cls(value, sizes, [prod(shape[place + 1 :]) for place in order])
+
+    def layout(self, first: int, second: int, spatial: Sequence[int]) -> Layout:
+        """With these axes in this order."""
+        order = [first, second, *spatial]
+        return Layout([self.sizes[axis] for axis in order], [self.strides[axis] for axis in order])
 
 
 class _Call(NamedTuple):
@@ -38,8 +61,8 @@ def rewrite(lowered: jax.stages.Lowered, by: str) -> None:
     module: Any = lowered.compiler_ir("stablehlo")
     if module.operation.attributes["mhlo.num_partitions"].value > 1:
         return  # each device would compute the whole
-    readers: dict[str, Callable[[Operation], tuple[Task, list[Value]] | None]] = {
-        "stablehlo.convolution": partial(_task, of_source=by == "onednn")
+    readers: dict[str, Callable[[Operation], tuple[Task, list[_Array], _Array] | None]] = {
+        "stablehlo.convolution": partial(_task, is_general=by == "native")
     }
     if by == "native":
         readers["stablehlo.dot_general"] = _task_of_product
@@ -48,7 +71,7 @@ def rewrite(lowered: jax.stages.Lowered, by: str) -> None:
             found = readers[operation.name](operation)
             call = None if found is None else _CALLS[by](found[0])
             if found is not None and call is not None:
-                _replace(operation, found[1], call)
+                _replace(operation, *found[1:], call)
 
 
 def _onednn_call(task: Task) -> _Call | None:
@@ -96,11 +119,33 @@ def _operations(operation: Operation, names: Set[str]) -> Iterator[Operation]:
                 yield from _operations(inner.operation, names)
 
 
-def _replace(operation: Operation, operands: Sequence[Value], call: _Call) -> None:
+def _operand(value: Value, is_general: bool) -> _Array:
+    """`is_general`: whether any order of axes will do, so that it need not be transposed."""
+    sizes, order = list(value.type.shape), list(range(len(value.type.shape)))
+    while is_general and (owner := getattr(value.owner, "name", None)) in _VIEWS:
+        if owner == "stablehlo.transpose":
+            permutation = np.asarray(value.owner.attributes["permutation"]).tolist()
+            order, value = [permutation[axis] for axis in order], value.owner.operands[0]
+        else:
+            value = value.owner.operands[value.result_number]
+    return _Array.of(value, order, sizes)
+
+
+def _result(value: Value, is_general: bool) -> _Array:
+    """See `_operand`."""
+    sizes, order = list(value.type.shape), list(range(len(value.type.shape)))
+    uses = list(value.uses)
+    if is_general and len(uses) == 1 and uses[0].owner.name == "stablehlo.transpose":
+        permutation = np.asarray(uses[0].owner.attributes["permutation"]).tolist()
+        order, value = [permutation.index(axis) for axis in order], uses[0].owner.results[0]
+    return _Array.of(value, order, sizes)
+
+
+def _replace(operation: Operation, operands: Sequence[_Array], to: _Array, call: _Call) -> None:
     from jaxlib.mlir import ir
     from jaxlib.mlir.dialects import stablehlo
 
-    result = operation.results[0]
+    result, arguments = to.value, [operand.value for operand in operands]
 
     def row_major(types: Sequence[Value]) -> Value:
         index, layouts = ir.IndexType.get(), []
@@ -113,19 +158,22 @@ def _replace(operation: Operation, operands: Sequence[Value], call: _Call) -> No
         scratch = ir.RankedTensorType.get([call.scratch], ir.IntegerType.get_unsigned(8))
         types = [result.type, *([scratch] if call.scratch else ())]
         replacement = stablehlo.CustomCallOp(
-            types, operands, call_target_name=call.target, has_side_effect=False,
+            types, arguments, call_target_name=call.target, has_side_effect=False,
             api_version=ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 4),
             backend_config=ir.DictAttr.get(call.attributes),
-            operand_layouts=row_major([operand.type for operand in operands]), result_layouts=row_major(types),
+            operand_layouts=row_major([each.type for each in arguments]), result_layouts=row_major(types),
         )
     result.replace_all_uses_with(replacement.results[0])
+    if result.owner != operation:
+        result.owner.erase()
     operation.erase()
 
 
-def _task(operation: Operation, of_source: bool) -> tuple[Task, list[Value]] | None:
-    """What a convolution is for a library, and its operands there; None for what neither computes.
+def _task(operation: Operation, is_general: bool) -> tuple[Task, list[_Array], _Array] | None:
+    """What a convolution is for a library, its operands there and its result; None for what neither computes.
 
-    `of_source`: whether gradients for the source are tasks of their own, and not convolutions with reversed windows.
+    `is_general`: whether any order of axes will do, and gradients for the source are convolutions with reversed windows
+    instead of tasks of their own.
     """
     from jaxlib.mlir import ir
     from jaxlib.mlir.dialects import stablehlo
@@ -143,49 +191,48 @@ def _task(operation: Operation, of_source: bool) -> tuple[Task, list[Value]] | N
     is_usual = groups == 1 and 1 <= rank <= 3 and not any(numbers("window_reversal", False))
     if not is_usual or any(each.element_type != ir.F32Type.get() or 0 in each.shape for each in shapes):
         return None
-    x = _layout(data, axes.input_batch_dimension, axes.input_feature_dimension, axes.input_spatial_dimensions)
-    w = _layout(
-        kernel, axes.kernel_output_feature_dimension, axes.kernel_input_feature_dimension,
-        axes.kernel_spatial_dimensions,
+    of_x, of_w = _operand(data, is_general), _operand(kernel, is_general)
+    of_y = _result(operation.results[0], is_general)
+    x = of_x.layout(axes.input_batch_dimension, axes.input_feature_dimension, axes.input_spatial_dimensions)
+    w = of_w.layout(
+        axes.kernel_output_feature_dimension, axes.kernel_input_feature_dimension, axes.kernel_spatial_dimensions
     )
-    y = _layout(
-        operation.results[0], axes.output_batch_dimension, axes.output_feature_dimension, axes.output_spatial_dimensions
-    )
+    y = of_y.layout(axes.output_batch_dimension, axes.output_feature_dimension, axes.output_spatial_dimensions)
     strides, spread, dilations = (numbers(f"{name}", 1) for name in ("window_strides", "lhs_dilation", "rhs_dilation"))
     before = [pair[0] for pair in numbers("padding", (0, 0))]
-    unreversed = _unreversed(kernel, axes.kernel_spatial_dimensions) if of_source else None
+    unreversed = None if is_general else _unreversed(kernel, axes.kernel_spatial_dimensions)
     if unreversed is not None and strides == [1] * rank:
         extents = [(size - 1) * dilation for size, dilation in zip(w.sizes[2:], dilations, strict=True)]
         before = [extent - n for extent, n in zip(extents, before, strict=True)]
-        return _convolution("source", y, _exchanged(w), x, spread, dilations, before), [unreversed, data]
+        task = _convolution("source", y, _exchanged(w), x, spread, dilations, before)
+        return task, [_operand(unreversed, is_general), of_x], of_y
     if spread != [1] * rank:
         return None
     if axes.input_feature_dimension == 0:  # sums over samples, which come first in memory
         task = _convolution("weights", _exchanged(x), _exchanged(y), _exchanged(w), dilations, strides, before)
     else:
         task = _convolution("forward", x, w, y, strides, dilations, before)
-    return task, [data, kernel]
+    return task, [of_x, of_w], of_y
 
 
-def _task_of_product(operation: Operation) -> tuple[Task, list[Value]] | None:
+def _task_of_product(operation: Operation) -> tuple[Task, list[_Array], _Array] | None:
     """A product that sums over samples and places of images is the gradient of filters of 1x1; None for others."""
     from jaxlib.mlir import ir
     from jaxlib.mlir.dialects import stablehlo
 
-    values = [*operation.operands, operation.results[0]]
-    y, x, w = (value.type for value in values)
+    one, other = operation.operands
+    result = operation.results[0]
+    rank, shapes = len(one.type.shape), [value.type for value in (one, other, result)]
     axes = stablehlo.DotDimensionNumbers(operation.attributes["dot_dimension_numbers"])
-    summed = [list(each) for each in (axes.lhs_contracting_dimensions, axes.rhs_contracting_dimensions)]
-    is_gradient = summed[0] == summed[1] == list(range(len(x.shape) - 1)) and len(w.shape) == 2
-    if not is_gradient or not 4 <= len(x.shape) <= 5 or any(
-        each.element_type != ir.F32Type.get() or 0 in each.shape for each in (x, y, w)
-    ):
+    summed = list(axes.lhs_contracting_dimensions), list(axes.rhs_contracting_dimensions)
+    is_gradient = 4 <= rank <= 5 and summed == (list(range(rank - 1)),) * 2 and len(result.type.shape) == 2
+    if not is_gradient or any(each.element_type != ir.F32Type.get() or 0 in each.shape for each in shapes):
         return None
-    places = range(1, len(x.shape) - 1)
-    of_x, of_y = (_layout(value, 0, len(x.shape) - 1, places) for value in (values[1], values[0]))
-    ones = [1] * len(places)
-    of_w = Layout([*w.shape, *ones], [w.shape[1], 1, *ones])
-    return _convolution("weights", of_x, of_w, of_y, ones, ones, [0] * len(places)), [values[1], values[0]]
+    of_x, of_w, of_y = _operand(other, True), _result(result, True), _operand(one, True)
+    x, y = (each.layout(0, rank - 1, range(1, rank - 1)) for each in (of_x, of_y))
+    ones = [1] * (rank - 2)
+    w = Layout([*of_w.sizes, *ones], [*of_w.strides, *ones])
+    return _convolution("weights", x, w, y, ones, ones, [0] * len(ones)), [of_x, of_y], of_w
 
 
 def _convolution(
@@ -206,14 +253,6 @@ def _unreversed(kernel: Value, spatial: Sequence[int]) -> Value | None:
     if getattr(operation, "name", None) != "stablehlo.reverse":
         return None
     return operation.operands[0] if sorted(operation.attributes["dimensions"]) == sorted(spatial) else None
-
-
-def _layout(value: Value, first: int, second: int, spatial: Sequence[int]) -> Layout:
-    """How an array lies in memory, with these axes in this order."""
-    sizes = list(value.type.shape)
-    strides = [prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
-    order = [first, second, *spatial]
-    return Layout([sizes[axis] for axis in order], [strides[axis] for axis in order])
 
 
 def _exchanged(layout: Layout) -> Layout:
