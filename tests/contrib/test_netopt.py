@@ -181,3 +181,14 @@ def test_few_bits_in_a_model_of_cntk_are_loaded():
     np.testing.assert_allclose(
         C.combine([function]).eval([[-1, 0, 1]]), [[-1.1111112, -0.22222227, 1.1111112]], rtol=1e-6
     )
+
+
+def test_convolutions_of_onnx_files_are_left_as_they_are(tmp_path):
+    """Their kernels are operands, and their padding is no automatic one."""
+    pytest.importorskip("onnx")
+    path = str(tmp_path / "model.onnx")
+    C.layers.Convolution2D((3, 3), 2, pad=True)(C.input_variable((1, 5, 5))).save(path, format=C.ModelFormat.ONNX)
+    model = C.Function.load(path, format=C.ModelFormat.ONNX)
+    image = np.ones((1, 1, 5, 5), np.float32)
+    values = quantization.convert_to_binary_convolution(model).eval({model.arguments[0]: image})
+    np.testing.assert_array_equal(values, model.eval({model.arguments[0]: image}))

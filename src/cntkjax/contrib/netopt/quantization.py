@@ -53,7 +53,8 @@ def convert_to_binary_convolution(
         return converted.replace_placeholders({p: outer for p, (_, outer) in operands.items()})
 
     def is_selected(block: Function) -> bool:
-        return block.is_block and block.op_name == "Convolution" and (filter_function is None or filter_function(block))
+        is_layer = block.is_block and block.op_name == "Convolution" and len(block.block_arguments_mapping) == 1
+        return is_layer and (filter_function is None or filter_function(block))  # those of ONNX files pad as they like
 
     return convert(model, is_selected, binary)
 
