@@ -129,9 +129,9 @@ print(C.debugging.compilation_report().loaded, C._best_effort.failures)
 """
 
 
-def run(folder, program=PROGRAM):
-    settings = {**os.environ, "CNTKJAX_CACHE_DIR": str(folder)}
-    run = subprocess.run([sys.executable, "-c", program], env=settings, capture_output=True, text=True, timeout=100)
+def run(folder, **more):
+    settings = {**os.environ, "CNTKJAX_CACHE_DIR": str(folder)} | more
+    run = subprocess.run([sys.executable, "-c", PROGRAM], env=settings, capture_output=True, text=True, timeout=100)
     assert not run.stderr
     return run.stdout.splitlines()
 
@@ -140,6 +140,11 @@ def test_a_second_process_takes_the_stored_program(tmp_path):
     first, second = run(tmp_path), run(tmp_path)
     assert first == [first[0], "0 []"]
     assert second == [first[0], "1 []"]
+
+
+def test_bits_are_the_same_with_any_number_of_threads(tmp_path):
+    losses = {run(tmp_path / number, NPROC=number)[0] for number in ("1", "5")}
+    assert len(losses) == 1
 
 
 def test_xla_computes_where_the_library_is_missing(monkeypatch, calls):

@@ -22,7 +22,8 @@ enum {
     WIDTH = 16, TALL = 14,    /* a tile: at most so many rows of one or two vectors, in 28 of 32 registers */
     BAND = 3 << 14,           /* numbers that are copied at once, or one row of positions; they stay in a core's cache */
     PART = 1 << 17,           /* gradients that one thread sums, or those of one panel; they do so too */
-    GROUPS = 4,               /* of samples, for each thread, whose gradients are summed on their own */
+    GROUPS = 16,              /* of samples, whose gradients are summed on their own: at most so many */
+    SUMS = 1 << 21,           /* gradients of all groups, so that they take 8 MiB whatever the number of cores */
     LINE = 16,                /* numbers of a cache line */
     FEWEST_PRODUCTS = 1 << 18 /* for each thread: to wake one takes longer than fewer */
 };
@@ -332,8 +333,8 @@ typedef struct {
     Attributes attributes;
 } Frame;
 
-/* How the work is divided, which depends on the sizes and the number of XLA's threads alone. */
-static void divide(Job *j, int64_t threads) {
+/* How the work is divided, which depends on the sizes alone: results are the same with any number of threads. */
+static void divide(Job *j) {
     const Task *t = j->t;
     int64_t columns = t->positions[2], gap = t->dilation[2] == 1 ? 1 : t->window[2];
     j->wide = t->outputs > WIDTH ? 2 * WIDTH : WIDTH;
@@ -351,7 +352,8 @@ static void divide(Job *j, int64_t threads) {
     j->units = t->samples * t->positions[0] * j->bands;
     int64_t size = j->segments * j->terms * j->wide;
     j->part = t->is_gradient && size * j->panels > PART ? ceiling(PART, size) : j->panels;
-    j->groups = t->is_gradient ? smaller(j->units, GROUPS * threads) : j->units;
+    int64_t most = size * j->panels < SUMS / GROUPS ? GROUPS : SUMS / (size * j->panels) + 1;
+    j->groups = t->is_gradient ? smaller(j->units, most) : j->units;
     j->shares = j->groups * ceiling(j->panels, j->part);
 }
 
@@ -374,7 +376,7 @@ EXPORT void *cntkjax_convolution(Frame *frame) {
     float *result = frame->results.buffers[0]->data, *second = frame->arguments.buffers[1]->data;
     if (j) {
         j->t = t;
-        divide(j, threads);
+        divide(j);
         int64_t products = j->units * j->rows * t->positions[2] * t->outputs * j->segments * j->terms;
         int64_t size = j->panels * j->segments * j->terms * j->wide * (t->is_gradient ? j->groups : 1);
         threads = smaller(smaller(threads, j->shares), products / FEWEST_PRODUCTS + 1);

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from functools import cache
+from pathlib import Path
 
 import jax
 
 from ..._build_native import CONVOLUTION
 
 _VERSION = 1  # as in convolution.c
+_INTERFACE = "0"  # the major version of XLA's foreign function interface that its structs are those of
 TARGET = f"cntkjax_convolution_{_VERSION}"  # the name of the function; stored programs hold it
 
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """The library; None if it is missing, from another version of its source, or not for this processor."""
-    if CONVOLUTION is None:
+    """The library; None if it is missing, from another version of its source, or not for this processor or jaxlib."""
+    if CONVOLUTION is None or not CONVOLUTION.path.is_file():
         return None
     try:
+        header = Path(jax.ffi.include_dir(), "xla", "ffi", "api", "c_api.h").read_text(encoding="utf-8")
         loaded = ctypes.CDLL(str(CONVOLUTION.path))
-        return loaded if loaded.cntkjax_convolution_version() == _VERSION else None
+        interface = re.search(r"define XLA_FFI_API_MAJOR (\d+)", header)
+        is_known = interface is not None and interface[1] == _INTERFACE
+        return loaded if is_known and loaded.cntkjax_convolution_version() == _VERSION else None
     except (OSError, AttributeError):
         return None
 
