@@ -5,6 +5,7 @@ import pytest
 
 import cntkjax as C
 from cntkjax.cli import main
+from cntkjax.formats.safetensors import decode
 
 
 def network():
@@ -68,7 +69,65 @@ def test_state_dicts_of_pytorch_are_read_and_written(tmp_path):
     np.testing.assert_allclose(model.eval(data), layer(torch.from_numpy(data)).detach().numpy(), rtol=1e-5)
     C.save_weights(model, tmp_path / "back.pt")
     back = torch.load(tmp_path / "back.pt", weights_only=True)
-    np.testing.assert_array_equal(back["h.W"], layer.weight.detach())
+    layer.load_state_dict({name.removeprefix("h."): value for name, value in back.items()})
+
+
+def test_a_network_of_pytorch_fits_with_its_biases_counts_and_flattened_images():
+    weight, bias = IMAGES[0, 0, :3, :3][None, None] + np.arange(4)[:, None, None, None], np.arange(4.0)
+    state = {
+        "conv.weight": weight, "conv.bias": bias, "norm.weight": bias + 1, "norm.bias": bias, "norm.running_mean": bias,
+        "norm.running_var": bias + 2, "norm.num_batches_tracked": np.array(3),
+        "hidden.weight": np.arange(320.0).reshape(5, 64), "hidden.bias": np.ones(5), "out.weight": np.ones((2, 5)),
+        "out.bias": np.zeros(2),
+    }
+    model = network()
+    assert C.load_weights(model, state, layout="torch") == []
+    np.testing.assert_array_equal(model.conv.b.value[:, 0, 0], bias)
+    np.testing.assert_array_equal(model.hidden.W.value[1, 2, 3], 16 + 8 + 3 + 64 * np.arange(5))  # [C, H, W] in order
+
+
+def test_what_is_written_for_pytorch_has_its_names_and_shapes(tmp_path):
+    C.save_weights(network(), tmp_path / "w.safetensors", layout="torch")
+    shapes = {name: array.shape for name, array in decode((tmp_path / "w.safetensors").read_bytes()).items()}
+    assert shapes == {
+        "conv.weight": (4, 1, 3, 3), "conv.bias": (4,), "norm.weight": (4,), "norm.bias": (4,),
+        "norm.running_mean": (4,), "norm.running_var": (4,), "hidden.weight": (5, 64), "hidden.bias": (5,),
+        "out.weight": (2, 5), "out.bias": (2,),
+    }
+
+
+KERAS = {
+    "conv": {"kernel": (3, 3, 1, 4), "bias": (4,)},
+    "norm": {"gamma": (4,), "beta": (4,), "moving_mean": (4,), "moving_variance": (4,)},
+    "hidden": {"kernel": (64, 5), "bias": (5,)}, "out": {"kernel": (5, 2), "bias": (2,)},
+}
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_weights_of_keras_are_read_by_the_names_of_layers(version, tmp_path):
+    h5py = pytest.importorskip("h5py", reason="weights of Keras need the package h5py")
+    kinds = {"conv": "conv2d", "norm": "batch_normalization", "hidden": "dense", "out": "dense_1"}
+    with h5py.File(tmp_path / "k.weights.h5", "w") as file:
+        for layer, shapes in KERAS.items():
+            arrays = {name: np.arange(1.0, 1 + np.prod(shape)).reshape(shape) for name, shape in shapes.items()}
+            if version == 3:
+                group = file.create_group(f"layers/{kinds[layer]}/vars")
+                group.attrs["name"] = layer
+                for number, array in enumerate(arrays.values()):
+                    group[str(number)] = array
+            else:
+                for name, array in arrays.items():
+                    file[f"{layer}/{layer}/{name}:0"] = array
+                file[layer].attrs["weight_names"] = [f"{layer}/{name}:0" for name in arrays]
+        if version == 3:
+            file["optimizer/vars/0"] = 7
+        else:
+            file.attrs["layer_names"] = list(KERAS)
+    model = network()
+    assert C.load_weights(model, tmp_path / "k.weights.h5") == []
+    np.testing.assert_array_equal(model.conv.W.value[3, 0], np.arange(9).reshape(3, 3) * 4 + 4)
+    np.testing.assert_array_equal(model.norm.scale.value, np.arange(1, 5))
+    np.testing.assert_array_equal(model.hidden.W.value[1, 2, 3], ((2 * 4 + 3) * 4 + 1) * 5 + np.arange(1, 6))  # H, W, C
 
 
 def test_names_may_differ_and_be_missing():

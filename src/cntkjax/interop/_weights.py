@@ -6,7 +6,8 @@ A name is that of the blocks around a parameter and its own, such as "hidden.W";
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -24,12 +25,21 @@ Layout: TypeAlias = Literal["cntk", "torch", "keras"]
 _LAYOUTS: dict[str, Layout] = {
     ".safetensors": "cntk", ".pt": "torch", ".pth": "torch", ".bin": "torch", ".h5": "keras",
 }
-# What other libraries call the weights of a layer, and the names that this package gives them.
+# What other libraries call the weights of a layer, and the names that this package gives them. PyTorch's batch
+# normalization counts minibatches, where CNTK counts samples; neither number changes what is computed.
+_IGNORED = "num_batches_tracked"
 _ALIASES = {
     "weight": ("W", "scale", "E"), "kernel": ("W",), "embeddings": ("E",), "gamma": ("scale",), "beta": ("bias", "b"),
     "bias": ("b", "bias"), "running_mean": ("aggregate_mean",), "moving_mean": ("aggregate_mean",),
     "running_var": ("aggregate_variance",), "moving_variance": ("aggregate_variance",),
 }
+# The weights of layers that are the same in PyTorch, and their names there.
+_LIKE_PYTORCH = (
+    {"W": "weight", "b": "bias"}, {"E": "weight"},
+    {"scale": "weight", "bias": "bias", "aggregate_mean": "running_mean", "aggregate_variance": "running_var"},
+)
+# What Keras 3 numbers, by the beginnings of the names of its classes.
+_NUMBERED = {"batch_normalization": ("gamma", "beta", "moving_mean", "moving_variance"), "embedding": ("embeddings",)}
 
 
 @public
@@ -53,8 +63,8 @@ def weight_names(model: Node) -> dict[str, Leaf]:
 def save_weights(model: Node, path: str | os.PathLike[str], layout: Layout | None = None) -> None:
     """Write the parameters and constants of a model by name: ".safetensors", or ".pt" and ".pth" for PyTorch.
 
-    `layout`: "torch" transposes the weights of products, as `nn.Linear` has them, which is the default for PyTorch's
-    files. Files of PyTorch need the package torch.
+    `layout`: "torch" writes what `load_state_dict` reads, which is the default for PyTorch's files: layers of vectors,
+    convolutions, normalizations and embeddings have its names and shapes. Files of PyTorch need the package torch.
     Errors: ValueError for another extension; ImportError; OSError, and an existing file is unchanged.
 
     >>> import cntkjax as C
@@ -64,7 +74,9 @@ def save_weights(model: Node, path: str | os.PathLike[str], layout: Layout | Non
     kind, layout = _layout_of(path, layout)
     named = weight_names(model)
     products = _products(model)
-    arrays = {name: _laid_out(np.asarray(value_of(v)), v in products, layout) for name, v in named.items()}
+    if layout == "torch":
+        named = _named_as_in_pytorch(named)
+    arrays = {name: _given_out(np.asarray(value_of(v)), v in products, layout) for name, v in named.items()}
     if kind == ".safetensors":
         files.write((Path(path), encode(arrays)))
     elif kind in (".pt", ".pth"):
@@ -81,14 +93,15 @@ def load_weights(
 ) -> list[str]:
     """Give the parameters and constants of a model the values in a file; returns the names of those that got none.
 
-    `weights`: a .safetensors file, a PyTorch state dict (.pt, .pth, .bin; needs torch), Keras weights (.weights.h5;
-    needs h5py), or {name: array}. Files are only read: pickled code in them never runs.
+    `weights`: a .safetensors file, a PyTorch state dict (.pt, .pth, .bin; needs torch), weights or a model of Keras 2
+    or 3 (.h5; needs h5py), or {name: array}. Files are only read: pickled code in them never runs.
     `names`: {name in the file: name in the model}. Names that are missing there are equal, except for the names that
     PyTorch and Keras give to the weights of a layer: "hidden.weight" is "hidden.W", "norm.running_mean" is
     "norm.aggregate_mean".
     `strict`: whether names that are left over on either side are an error.
-    `layout`: "torch" if products have their weights transposed (`nn.Linear`), "keras" if filters have their channels
-    last. By default this follows from the extension; "cntk" for .safetensors and arrays.
+    `layout`: "torch" if products have their weights transposed (`nn.Linear`), "keras" if images and filters have their
+    channels last. By default this follows from the extension; "cntk" for .safetensors and arrays. Recurrent layers are
+    not converted.
 
     Errors: ValueError for names that do not match and for other shapes; then nothing is changed. ImportError.
 
@@ -106,11 +119,16 @@ def load_weights(
     unknown = []
     for name, array in arrays.items():
         own = next((n for n in _candidates(name, names or {}) if n in named), None)
+        if own is None and layout == "torch" and name.endswith(_IGNORED):
+            continue
         if own is None:
             unknown.append(name)
         else:
-            found[own] = _laid_out(_as_array(array), named[own] in products, layout)
-    missing = [name for name, leaf in named.items() if name not in found and (leaf.is_parameter or leaf.shape)]
+            found[own] = _taken(_as_array(array), named[own].shape, named[own] in products, layout)
+    missing = [
+        name for name, leaf in named.items()
+        if name not in found and (leaf.is_parameter or (leaf.shape and (leaf.name or layout == "cntk")))
+    ]
     if strict and (unknown or missing):
         raise ValueError(explain(
             f"load_weights: the names do not match: the model lacks {unknown}, the weights lack {missing}",
@@ -146,24 +164,58 @@ def _candidates(name: str, names: Mapping[str, str]) -> Iterator[str]:
 
 
 def _products(model: Node) -> set[Leaf]:
-    """The parameters of products that are layers of vectors, not embeddings."""
+    """The parameters of products that are layers of vectors or whole images, not embeddings."""
     weights = set()
     for node in nodes([model.root_function], into_blocks=True):
         if node.op_name == "Times":
             x, w = node.node_inputs
             leaf = outside(w)
-            if isinstance(leaf, Leaf) and len(leaf.shape) == 2 and not outside(x).is_sparse and leaf.name != "E":
+            if not isinstance(leaf, Leaf) or leaf.name == "E" or outside(x).is_sparse:
+                continue
+            if len(leaf.shape) == len(x.shape) + 1:
                 weights.add(leaf)
     return weights
 
 
-def _laid_out(array: np.ndarray, is_product: bool, layout: Layout) -> np.ndarray:
-    """From the layout of CNTK to another one, or back."""
+def _taken(array: np.ndarray, shape: Sequence[int], is_product: bool, layout: Layout) -> np.ndarray:
+    """An array of another library as this package has it, as far as it fits."""
+    if layout == "cntk":
+        return array
+    if is_product:
+        array = array.T if layout == "torch" else array
+        if array.ndim == 2 < len(shape) and array.size == prod(shape):  # Keras' images are channels last
+            channels, *places, outputs = shape
+            is_last = layout == "keras"
+            array = array.reshape(*places, channels, outputs) if is_last else array.reshape(shape)
+            array = np.moveaxis(array, -2, 0) if is_last else array
+    elif layout == "keras" and array.ndim > 2:  # [*window, channels, filters]
+        array = np.moveaxis(array, (-1, -2), (0, 1))
+    missing = len(shape) - array.ndim
+    return array.reshape(*array.shape, *[1] * missing) if missing > 0 else array  # the bias of a convolution
+
+
+def _given_out(array: np.ndarray, is_product: bool, layout: Layout) -> np.ndarray:
+    """An array of this package as the other library has it."""
     if layout == "torch" and is_product:
-        return array.T
-    if layout == "keras" and array.ndim > 2:  # [*window, channels, filters]
-        return np.moveaxis(array, (-1, -2), (0, 1))
-    return array
+        return array.reshape(-1, array.shape[-1]).T
+    if layout == "keras" and array.ndim > 2:
+        return np.moveaxis(array, (0, 1), (-1, -2))
+    is_bias = layout == "torch" and array.ndim > 1 and array.size == array.shape[0]
+    return array.reshape(-1) if is_bias else array
+
+
+def _named_as_in_pytorch(named: Mapping[str, Leaf]) -> dict[str, Leaf]:
+    """Without counts of samples, of which PyTorch knows nothing."""
+    layers: dict[str, dict[str, Leaf]] = {}
+    for name, leaf in named.items():
+        path, _, last = name.rpartition(".")
+        if leaf.is_parameter or leaf.shape:
+            layers.setdefault(path, {})[last] = leaf
+    result: dict[str, Leaf] = {}
+    for path, weights in layers.items():
+        names = next((each for each in _LIKE_PYTORCH if weights.keys() <= each.keys()), {})
+        result |= {".".join(filter(None, (path, names.get(last, last)))): leaf for last, leaf in weights.items()}
+    return result
 
 
 def _as_array(value: Any) -> np.ndarray:
@@ -175,13 +227,40 @@ def _read(path: Path, kind: str) -> dict[str, Any]:
     if kind == ".safetensors":
         return decode(path.read_bytes())
     if kind == ".h5":
-        h5py = _library("h5py")
-        arrays: dict[str, Any] = {}
-        with h5py.File(path, "r") as file:
-            file.visititems(lambda name, v: arrays.update({name: v[()]}) if isinstance(v, h5py.Dataset) else None)
-        return arrays
+        with _library("h5py").File(path, "r") as file:
+            return dict(_of_keras(file))
     state = _library("torch").load(path, map_location="cpu", weights_only=True)
     return dict(state.get("state_dict", state))
+
+
+def _of_keras(file: Any) -> Iterator[tuple[str, Any]]:
+    """Weights of Keras as "layer.kernel"; those of the optimizer are left out.
+
+    Keras 2, and models, list layers and weights in attributes. Keras 3 numbers the weights of a layer, in groups that
+    are named by its class and have the layer's name as an attribute.
+    """
+    root = file.get("model_weights", file)
+    if "layer_names" in root.attrs:
+        for layer in map(_text, root.attrs["layer_names"]):
+            for name in map(_text, root[layer].attrs["weight_names"]):
+                yield f"{layer}.{name.split('/')[-1].split(':')[0]}", root[layer][name][()]
+        return
+    groups: list[Any] = []
+    root.visititems(lambda name, group: groups.append(group) if hasattr(group, "keys") else None)
+    for group in groups:
+        weights = [key for key in group if hasattr(group[key], "shape")]
+        kind = ["", *group.name.split("/")][-2]
+        if kind == "optimizer" or not weights:
+            continue
+        names = next((each for begin, each in _NUMBERED.items() if kind.startswith(begin)), ("kernel", "bias"))
+        layer = _text(group.attrs.get("name", kind))
+        is_layer = group.name.endswith("/vars") and len(weights) <= len(names)
+        for key in weights:
+            yield (f"{layer}.{names[int(key)]}" if is_layer else f"{group.name}/{key}".strip("/")), group[key][()]
+
+
+def _text(name: Any) -> str:
+    return name.decode() if isinstance(name, bytes) else str(name)
 
 
 def _library(name: str) -> Any:
