@@ -323,6 +323,7 @@ CALLS.update(
         "hard_sigmoid": lambda: {"x": vector(), "alpha": 0.2, "beta": 0.5},
         "hierarchical_softmax_layer": lambda: {"input_var": vector(), "label_index": vector(1), "label_dim": 9},
         "image_scaler": lambda: {"x": image(), "scalar": 1.0, "biases": [0, 0]},
+        "is_training": lambda: {"dtype": np.float32, "name": "training"},
         "labels_to_graph": lambda: {"labels": sequence()},
         "local_response_normalization": lambda: {
             "operand": image(),
