@@ -69,3 +69,12 @@ def test_totals_are_below_both_tables(text):
 
 def test_cells_of_html_are_escaped():
     assert ">a&lt;b</td>" in summary(C.tanh(C.input_variable(1), name="a<b"))._repr_html_()
+
+
+def test_without_names_there_is_no_column_of_them():
+    x = C.input_variable(3)
+    nameless, named = summary(C.layers.Dense(2)(x)), summary(C.layers.Dense(2, name="h")(x))
+    for text in (str, lambda result: result._repr_html_()):
+        assert "Layer" not in text(nameless) and "Operation" in text(nameless)
+        assert "Layer" in text(named)
+    assert "<td style=\"text-align: left\">Dense</td>" in nameless._repr_html_()

@@ -22,7 +22,7 @@ _DATA_MOVEMENT = frozenset({
 })
 _PRODUCTS = frozenset({"Times", "TransposeTimes"})
 _COLUMNS = ("Layer", "Operation", "Output", "Parameters", "FLOPs", "Memory")
-_TEXT_COLUMNS = 3  # the first ones; the others are numbers
+_NUMBER_COLUMNS = 3
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,16 @@ class Summary:
         return _sum(layer.memory for layer in self.layers)
 
     def _rows(self) -> list[tuple[str, ...]]:
-        return [
+        """The titles of columns, and a row for each layer; without names, if no layer has one."""
+        rows = [
             (r.name, r.operation, r.output, _number(r.parameters), _number(r.flops), _bytes(r.memory))
             for r in self.layers
         ]
+        return [row if self._has_names else row[1:] for row in (_COLUMNS, *rows)]
+
+    @property
+    def _has_names(self) -> bool:
+        return any(layer.name for layer in self.layers)
 
     def _totals(self) -> list[str]:
         return [
@@ -79,9 +85,9 @@ class Summary:
         ]
 
     def __str__(self) -> str:
-        rows = [_COLUMNS, *self._rows()]
-        widths = [max(len(row[i]) for row in rows) for i in range(len(_COLUMNS))]
-        aligned = [*[str.ljust] * _TEXT_COLUMNS, *[str.rjust] * (len(_COLUMNS) - _TEXT_COLUMNS)]
+        rows = self._rows()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        aligned = [*[str.ljust] * (len(widths) - _NUMBER_COLUMNS), *[str.rjust] * _NUMBER_COLUMNS]
         lines = ["  ".join(f(c, w) for f, c, w in zip(aligned, row, widths, strict=True)) for row in rows]
         rule = "-" * len(lines[0])
         all_lines = [self.title, rule, lines[0], rule, *lines[1:], rule, *self._totals()]
@@ -89,14 +95,15 @@ class Summary:
 
     def _repr_html_(self) -> str:
         def row(cells: Sequence[str], tag: str) -> str:
-            text, numbers = cells[:_TEXT_COLUMNS], cells[_TEXT_COLUMNS:]
+            text, numbers = cells[:-_NUMBER_COLUMNS], cells[-_NUMBER_COLUMNS:]
             start = "".join(f'<{tag} style="text-align: left">{html.escape(c)}</{tag}>' for c in text)
             end = "".join(f'<{tag} style="text-align: right">{html.escape(c)}</{tag}>' for c in numbers)
             return f"<tr>{start}{end}</tr>"
 
-        body = "".join(row(cells, "td") for cells in self._rows())
+        titles, *rows = self._rows()
+        body = "".join(row(cells, "td") for cells in rows)
         totals = "<br>".join(map(html.escape, self._totals()))
-        return f"<table><thead>{row(_COLUMNS, 'th')}</thead><tbody>{body}</tbody></table><p>{totals}</p>"
+        return f"<table><thead>{row(titles, 'th')}</thead><tbody>{body}</tbody></table><p>{totals}</p>"
 
 
 @public
