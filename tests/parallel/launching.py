@@ -38,22 +38,22 @@ def start(script, *arguments, size=2, timeout="15", missing=(), environments=Non
     ]
 
 
-def process(command, variables):
-    """A process with these variables in its environment, whose output and errors are piped together."""
+def process(command, variables, errors=subprocess.STDOUT):
+    """A process with these variables in its environment, whose output and errors are piped, together by default."""
     return subprocess.Popen(
-        [*map(str, command)], env={**ENVIRONMENT, **variables}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        [*map(str, command)], env={**ENVIRONMENT, **variables}, stdout=subprocess.PIPE, stderr=errors,
         stdin=subprocess.DEVNULL, text=True,
     )
 
 
-def mpiexec(options, script, *arguments, **variables):
+def mpiexec(options, script, *arguments, errors=subprocess.STDOUT, **variables):
     """The process of mpiexec with these options."""
     pytest.importorskip("mpi4py")
     if MPIEXEC is None:
         pytest.skip("needs mpiexec: pip install 'cntkjax[mpi]'")
     as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     command = [MPIEXEC, *options, sys.executable, HERE / script, *arguments]
-    return process(command, as_root | {"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"} | variables)
+    return process(command, as_root | {"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"} | variables, errors)
 
 
 def outputs(workers, seconds=200):

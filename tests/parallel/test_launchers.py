@@ -4,6 +4,7 @@ import os
 import random
 import re
 import signal
+import subprocess
 import sys
 import time
 
@@ -68,3 +69,17 @@ def test_a_worker_that_fails_in_the_start_of_mpi_ends_the_others_and_is_named(nu
     os.kill(workers[1], number)
     (output,) = outputs([job], seconds=100)
     assert re.search(name, output), output
+
+
+def test_standard_output_is_that_of_the_program_alone(tmp_path):
+    """Gloo says there that it is connected."""
+    (tmp_path / "program.py").write_text(
+        "import cntkjax as C\n"
+        "x, w = C.input_variable(2), C.parameter(2, init=1)\n"
+        "learner = C.distributed.data_parallel_distributed_learner(C.sgd([w], 0.5))\n"
+        "C.Trainer(None, C.reduce_sum(x * w), learner).train_minibatch({x: [[1, 1]]})\n"
+        "print(w.value.tolist())\n"
+    )
+    job = mpiexec(["-n", 2], tmp_path / "program.py", errors=subprocess.PIPE)
+    output, errors = job.communicate(timeout=100)
+    assert output == "[0.5, 0.5]\n" * 2, errors

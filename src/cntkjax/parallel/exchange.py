@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 
 import jax
@@ -43,10 +44,28 @@ def _all_devices(local: tuple[jax.Device, ...]) -> Devices:
     workers.barrier("the first exchange")
     of_rank = [[d for d in jax.devices() if d.process_index == rank] for rank in range(workers.size())]
     everyone = Devices(Mesh(np.array([d for devices in of_rank for d in devices[: len(local)]]), AXIS))
-    jax.block_until_ready(jax.jit(everyone.over(lambda x: lax.psum(x, AXIS)))(everyone.spread(np.float32(1))))
+    with _announced_as_errors():
+        jax.block_until_ready(jax.jit(everyone.over(lambda x: lax.psum(x, AXIS)))(everyone.spread(np.float32(1))))
     if local[0].platform == "cpu":
         _do_not_preempt()
     return everyone
+
+
+@contextmanager
+def _announced_as_errors() -> Iterator[None]:
+    """Gloo says on standard output, where programs have their results, that it is connected; on standard error here."""
+    try:
+        sys.stdout.flush()
+        output = os.dup(1)
+        os.dup2(2, 1)
+    except (OSError, AttributeError, ValueError):  # there is no such output
+        yield
+        return
+    try:
+        yield
+    finally:
+        os.dup2(output, 1)
+        os.close(output)
 
 
 def _do_not_preempt() -> None:
