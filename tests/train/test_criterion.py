@@ -93,8 +93,10 @@ def test_wrong_arguments_are_errors(criterion):
     ]:
         with pytest.raises(ValueError, match=message):
             criterion.train(wrong, parameter_learners=learners, **options)
-    with pytest.raises(TypeError, match="a callback has to be a progress writer or one of .*, not 3"):
+    with pytest.raises(TypeError, match="a callback has to be a progress writer, a Callback or one of .*, not 3"):
         criterion.train((X, Y), parameter_learners=learners, callbacks=[3])
+    with pytest.raises(TypeError, match=r"call it, Timer\(...\)"):
+        criterion.train((X, Y), parameter_learners=learners, callbacks=[C.train.callbacks.Timer])
     with pytest.raises(ValueError, match="at least one learner"):
         criterion.train((X, Y))
     with pytest.raises(ValueError, match="limited number of samples"):

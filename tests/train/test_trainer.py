@@ -174,7 +174,7 @@ def test_the_first_nan_loss_warns_when_it_is_read():
     trainer = C.Trainer(None, (loss, None), C.sgd([w], 0.1), printer)
     for value in (1.0, 0.5, np.nan, 1.0):
         trainer.train_minibatch({x: [[value]]})
-    with pytest.warns(RuntimeWarning, match="the loss of minibatch 3 is NaN; training continues.*set_checked_mode"):
+    with pytest.warns(RuntimeWarning, match="the loss of minibatch 3 is NaN. To stop.*set_checked_mode"):
         trainer.summarize_training_progress()
     assert np.isnan(trainer.previous_minibatch_loss_average)  # and no second warning
 

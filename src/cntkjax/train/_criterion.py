@@ -186,7 +186,11 @@ def _sorted_callbacks(
             configs.setdefault("callbacks", []).append(callback)
         else:
             kinds = ", ".join(kind.__name__ for kind in _CONFIGS)
-            raise TypeError(f"a callback has to be a progress writer or one of {kinds}, not {callback!r}")
+            is_class = isinstance(callback, type) and issubclass(callback, TrainingCallback)
+            hint = f": call it, {callback.__name__}(...)" if is_class else ""
+            raise TypeError(
+                f"a callback has to be a progress writer, a Callback or one of {kinds}, not {callback!r}{hint}"
+            )
     return configs, writers
 
 

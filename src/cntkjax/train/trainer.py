@@ -60,7 +60,7 @@ class _LazyLoss:
         if math.isnan(value) and not self._nan_minibatches:
             self._nan_minibatches.append(self._minibatch)
             warn(
-                f"the loss of minibatch {self._minibatch} is NaN; training continues. To stop at the operation that "
+                f"the loss of minibatch {self._minibatch} is NaN. To stop at the operation that "
                 "produced it, call debugging.set_checked_mode(True)",
                 RuntimeWarning,
             )
