@@ -100,7 +100,7 @@ def test_when_a_worker_fails_those_on_all_hosts_end_and_its_error_is_printed_las
     assert status == 1
     report = errors[errors.rindex("cntkjax launch: worker 1 failed with exit status 1") :]
     assert "KeyError: 'no such field'" in report.splitlines()[-1]
-    assert re.search(r"\[0\] cntkjax: worker 0 ends, because worker 1 .* raised KeyError", errors)
+    assert re.search(r"\[0\] .*worker 1 .* raised KeyError", errors)  # as an exception, or as the reason of its end
 
 
 def test_all_hosts_start_again_after_a_failure(shell, tmp_path):

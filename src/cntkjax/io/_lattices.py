@@ -67,7 +67,7 @@ class Lattices(UtteranceDeserializer):
         begins: dict[str, list[int]] = {}
         for file, begin in sorted(set(locations.values())):
             begins.setdefault(file, []).append(begin)
-        self.path = definition.get("latticeIndexFile", listed[0])
+        self.path = definition.get("latticeIndexFile") or listed[0]
         self.names = list(locations)
         self._spans = [(file, begin, self._end(begins[file], file, begin)) for file, begin in locations.values()]
         self.frames = np.array([-(-(end - begin) // 4) for _, begin, end in self._spans], np.int64)

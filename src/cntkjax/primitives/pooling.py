@@ -114,7 +114,7 @@ class Pooling(Primitive):
 
     def lower_packed(self, ctx: Context, attrs: Attrs, x: Traced) -> Traced:
         """Of data with channels last."""
-        is_scalar = ctx.lead(x.axes) == jnp.ndim(x.data)
+        is_scalar = ctx.lead(x.axes) == len(x.data.shape)
         return x if is_scalar else value_of(ctx, _pooled(channels_last(ctx, x), attrs), x)
 
 

@@ -2,6 +2,7 @@
 
 import os
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from cntkjax.engine.native.program import Writer
 from cntkjax.engine.run import few_rows as few_rows_module
 from cntkjax.engine.run.few_rows import few_rows
 from cntkjax.engine.run.prediction import Prediction
+from cntkjax.engine.xla.platform import LOWERINGS
 
 RNG = np.random.default_rng(7)
 convolution, dense, Sequential = C.layers.Convolution, C.layers.Dense, C.layers.Sequential
@@ -37,6 +39,7 @@ def by_library(function, rows):
 def by_xla(function, batches, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(few_rows_module, "library", lambda: None)
+        patch.setitem(LOWERINGS, "cpu", replace(LOWERINGS["cpu"], convolutions="xla"))
         return function.eval(dict(zip(prediction_arguments(function), batches, strict=True)))
 
 
@@ -118,13 +121,14 @@ NETWORKS = {
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_numbers_are_those_of_xla(name, rows, use_native, monkeypatch):
     f = NETWORKS[name]
-    batches = [RNG.standard_normal((rows, *v.shape)).astype(np.float32) for v in prediction_arguments(f)]
+    rng = np.random.default_rng(rows)
+    batches = [rng.standard_normal((rows, *v.shape)).astype(np.float32) for v in prediction_arguments(f)]
     call, expected = by_library(f, rows), by_xla(f, batches, monkeypatch)
     assert call, "the library does not compute it"
     for _ in range(2):  # borders stay 0
         (value,) = call(*batches)
         assert value.dtype == np.float32 and value.shape == expected.shape
-        np.testing.assert_allclose(value, expected, rtol=0, atol=2e-6 * np.abs(expected).max())
+        np.testing.assert_allclose(value, expected, rtol=0, atol=4e-6 * np.abs(expected).max())
 
 
 def test_element_wise_functions_are_accurate(native):
