@@ -13,6 +13,7 @@ import cntkjax as C
 from cntkjax.engine.convolutions import library, rewriting
 from cntkjax.engine.run.program_cache import programs
 from cntkjax.engine.xla.platform import LOWERINGS
+from tests.engine.convolutions.recurrence import gradients_of_filters
 
 pytestmark = pytest.mark.skipif(library.library() is None, reason="the library was not built, or has no AVX-512")
 
@@ -96,16 +97,7 @@ def test_large_filters_and_double_precision_are_left_to_xla(calls):
 
 
 def test_convolutions_in_recurrences():
-    gradients = []
-    for precision in (np.float64, np.float32):
-        rng = np.random.default_rng(4)
-        x = C.sequence.input_variable((2, 6, 5), dtype=precision)
-        w = C.parameter(init=rng.normal(size=(2, 2, 3, 3)).astype(precision) / 3)
-        padding = [False, True, True]
-        h = C.layers.Recurrence(lambda h, x, w=w, p=padding: C.tanh(C.convolution(w, h, auto_padding=p) + x))(x)
-        data = [rng.normal(size=(n, 2, 6, 5)).astype(precision) for n in (4, 2)]
-        gradients.append(C.reduce_sum(C.square(h)).grad({x: data}, wrt=[w]))
-    np.testing.assert_allclose(*gradients, rtol=1e-4)
+    np.testing.assert_allclose(*gradients_of_filters(), rtol=1e-4)
 
 
 def test_threads_compute_side_by_side():
