@@ -6,6 +6,9 @@ Nothing of the public tree is in this repository; it is read as ``run_public`` d
 
     python -m tests.brainscript.run_speech                   # all tests below
     python -m tests.brainscript.run_speech Truncated         # those whose names contain this
+
+Lattices are not public either, and which utterances have none is not known: trainings with lattices made here are
+compared with each other.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..primitives.test_lattice import lattice, unit
 from .run_public import PUBLIC, run
 
 _TESTS = PUBLIC / "Tests/EndToEndTests"
@@ -98,6 +102,44 @@ def make_data(folder: Path) -> None:
     file.write_bytes(struct.pack(">iihh", frames, 100000, 4 * _WIDTH, 9) + values.tobytes())
 
 
+def make_lattices(folder: Path) -> None:
+    """Lattices of nearly all utterances in four archives: two halves, each with two hypotheses of a unit."""
+    states = (folder / "state.list").read_text().split()
+    units = [f"u{i}" for i in range(len(states) // 3)]
+    (folder / "model.overalltying").write_text("".join(
+        f"{unit} three {' '.join(states[3 * i : 3 * i + 3])}\n" for i, unit in enumerate(units)))
+    (folder / "model.transprob").write_text("three 3 1 0 0 0 0.6 0.4 0 0 0 0.6 0.4 0 0 0 0.6 0.4\n")
+    rng = np.random.default_rng(1)
+    utterances = re.findall(r"^(.*?)\.mfc=.*\[(\d+),(\d+)\]", (folder / "glob_0000.scp").read_text(), re.MULTILINE)
+    for k, name in enumerate(["CY2SCH010061231_1369712653", "b", "c", "d"]):  # the first is that of the configurations
+        archive, table, content = folder / f"{name}.numden.lats", "", b""
+        for utterance, first, last in utterances[k::4]:
+            if rng.random() < 0.97:
+                frames = int(last) + 1 - int(first)
+                halves = [frames // 2, frames - frames // 2]
+                chosen = rng.integers(0, len(units), (2, 2)).tolist()
+                units_of_halves = [unit(u, n) for n, pair in zip(halves, chosen, strict=True) for u in pair]
+                words = [word for each in units_of_halves for word in (-0.5, each)]
+                table += f"{utterance}={archive}[{len(content)}]\n"
+                content += lattice([0, halves[0], frames], [(0, 1, 1), (0, 1, 3), (1, 2, 5), (1, 2, 7)], words)
+        archive.write_bytes(content)
+        Path(f"{archive}.toc").write_text(table)
+        Path(f"{archive}.symlist").write_text("\n".join(units))
+    (folder / "latticeIndex.txt").write_text("\n".join(map(str, sorted(folder.glob("*.toc")))))
+
+
+def sequence_training(data: Path) -> list[str]:
+    """How trainings with lattices differ: of the old reader, and of deserializers. In Microsoft's logs they do not."""
+    minibatches = []
+    for test in ("SequenceTraining", "SequenceTrainingNewReader"):
+        with tempfile.TemporaryDirectory() as folder:
+            case = Case(f"Speech/DNN/{test}", f"Speech/DNN/{test}/cntk_sequence.cntk", ("SGD=[maxEpochs=1]",))
+            log = log_of(case, data, Path(folder)).split("equenceTrain command")[-1]
+        found = re.findall(r"\[ *\d+- *\d+, .*?%\]: c[er] = (\S+ \* \d+); err = (\S+ \* \d+)", log, re.IGNORECASE)
+        minibatches.append([" ".join(numbers) for numbers in found] or [log[-1000:]])
+    return list(difflib.unified_diff(*minibatches, "HTKMLFReader", "deserializers", lineterm="", n=0))
+
+
 def small_copy(config: Path, folder: Path) -> Path:
     """A copy of a configuration and its folder, with layers of 8."""
     shutil.copytree(config.parent, folder, dirs_exist_ok=True)
@@ -150,6 +192,12 @@ def main(arguments: list[str]) -> int:
                 problems = differences(case, Path(data))
                 print(f"{case.test}: {'differs' if problems else 'as recorded'}", *problems, sep="\n", flush=True)
                 status |= bool(problems)
+        if not arguments or any(part in "Speech/DNN/SequenceTraining" for part in arguments):
+            make_lattices(Path(data))
+            problems = sequence_training(Path(data))
+            title = f"Speech/DNN/SequenceTraining: both readers train {'otherwise' if problems else 'alike'}"
+            print(title, *problems, sep="\n")
+            status |= bool(problems)
     return status
 
 
