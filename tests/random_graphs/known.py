@@ -200,6 +200,8 @@ KNOWN: Sequence[Known] = [
     Known("`to_sequence` with lengths of which none", text(r"C\.to_sequence\(v\d+, "), "^shape", FORWARD),
     Known("`slice` with more begins, ends or strides than axes", text(r"C\.slice\("), "pass the same number of each",
           kind="refused"),
+    Known("a clone in which a variable is replaced by what depends on it", text(r"\.clone\("),
+          "cycle without a delayed value", kind="refused"),
     Known("an initial state that has fewer samples", text("UnfoldFrom|Recurrence"),
           "cannot be computed together|different numbers of sequences", kind="refused"),
     Known("strides of None or -1", text(r"strides=\(.*None"), "whole numbers", kind="refused"),

@@ -323,3 +323,21 @@ def test_a_trainer_has_seen_what_its_first_learner_has_also_if_that_is_restored_
     before = trainer.total_number_of_samples_seen
     trainer.train_minibatch({x: np.full((4, 2), 0.1, np.float32)})
     assert (before, trainer.total_number_of_samples_seen) == counts
+
+
+@pytest.mark.parametrize(("learner", "expected", "losses"), [
+    (lambda p: C.sgd(p, C.learning_parameter_schedule_per_sample(0.1)), [0.9, 1.9], [14.0, 5.8]),
+    (lambda p: C.adam(p, C.learning_parameter_schedule_per_sample(0.1), C.momentum_schedule(0.8), unit_gain=False),
+     [0.4967346, 1.4967346], [14.0, 4.9934721]),
+])
+def test_a_parameter_that_the_loss_assigns_is_updated_from_there(learner, expected, losses):
+    """The numbers are CNTK's."""
+    x, w = C.input_variable(2), C.parameter(init=np.float32([5, 6]))
+    assigned = C.assign(w, C.constant(np.float32([1, 2])))
+    trainer = C.Trainer(None, C.reduce_sum(assigned) + C.reduce_sum(x * w), learner([w]))
+    results = []
+    for _ in range(2):
+        trainer.train_minibatch({x: [[1, 1]]})
+        results.append(trainer.previous_minibatch_loss_average)
+    np.testing.assert_allclose(w.value, expected, rtol=1e-6)
+    assert results == pytest.approx(losses, rel=1e-6)

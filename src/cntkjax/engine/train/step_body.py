@@ -113,8 +113,17 @@ class StepBody:
         if pending is not None:
             gradients = jax.tree.map(add_gradients, pending, gradients, is_leaf=lambda g: isinstance(g, Rows))
         if hypers is not None:
+            state, changes = self._assigned(plan, state, changes)
             state, gradients = updated(self.transforms, state, gradients, hypers), None
         return StepOutputs(state, gradients, sums, data, layouts, changes, argument_gradients)
+
+    def _assigned(self, plan: Plan, state: TrainedState, changes: StateChanges) -> tuple[TrainedState, StateChanges]:
+        """The state with the values that the forward pass assigned to parameters: as in CNTK, these are updated."""
+        new = {plan.leaves[i]: value for i, value in changes.updates.items()}
+        learned = {p for group in self.parameters for p in group}
+        others = {i: value for i, value in changes.updates.items() if plan.leaves[i] not in learned}
+        parameters = self._map(lambda p, a: new.get(p, a), state.parameters)
+        return state._replace(parameters=parameters), changes._replace(updates=others)
 
     def results_of_users(
         self, plan: Plan, ctx: Context, env: Environment, state: TrainedState, extra: PyTree
