@@ -13,7 +13,7 @@ import cntkjax as C
 from cntkjax.engine.convolutions import library, rewriting
 from cntkjax.engine.run.program_cache import programs
 from cntkjax.engine.xla.platform import LOWERINGS
-from tests.engine.convolutions.recurrence import gradients_of_filters
+from tests.engine.convolutions.examples import convolved, gradients_of_filters
 
 pytestmark = pytest.mark.skipif(library.library() is None, reason="the library was not built, or has no AVX-512")
 
@@ -44,18 +44,8 @@ def calls(monkeypatch):
     return tasks
 
 
-def convolved(case, precision, scale=1.0):
-    shape, filters, options, _ = CASES[case]
-    rng = np.random.default_rng(3)
-    x = C.input_variable(shape, dtype=precision, needs_gradient=True)
-    w = C.parameter(init=(scale * rng.normal(size=filters)).astype(precision))
-    data = rng.normal(size=(3, *shape)).astype(precision)
-    options = {"auto_padding": [False] + [True] * (len(shape) - 1), **options}
-    return C.convolution(w, x, **options), x, w, data
-
-
 def value_and_gradients(case, precision):
-    z, x, w, data = convolved(case, precision)
+    z, x, w, data = convolved(*CASES[case][:3], precision)
     gradients, value = C.reduce_sum(C.square(z)).grad({x: data}, wrt=[x, w], outputs=[z])
     return [value, gradients[x], gradients[w]]
 
@@ -101,7 +91,7 @@ def test_convolutions_in_recurrences():
 
 
 def test_threads_compute_side_by_side():
-    z, x, w, _ = convolved("several units for an image", np.float32)
+    z, x, w, _ = convolved(*CASES["several units for an image"][:3], np.float32)
     loss = C.reduce_sum(C.square(z))
     data = np.random.default_rng(6).normal(size=(6, 2, 24, 80, 80)).astype(np.float32)
     expected = [loss.grad({x: each}, wrt=[w]) for each in data]

@@ -12,7 +12,7 @@ import pytest
 import cntkjax as C
 from cntkjax.engine.onednn import plans
 from cntkjax.engine.xla.platform import LOWERINGS
-from tests.engine.convolutions.recurrence import gradients_of_filters
+from tests.engine.convolutions.examples import convolved, gradients_of_filters
 
 pytest.importorskip("numba", reason="oneDNN's extra is not installed")
 
@@ -33,22 +33,12 @@ CASES = {
 }
 
 
-def convolved(case, precision, scale=1.0):
-    shape, filters, options = CASES[case]
-    rng = np.random.default_rng(3)
-    x = C.input_variable(shape, dtype=precision, needs_gradient=True)
-    w = C.parameter(init=(scale * rng.normal(size=filters)).astype(precision))
-    data = rng.normal(size=(3, *shape)).astype(precision)
-    options = {"auto_padding": [False] + [True] * (len(shape) - 1), **options}
-    return C.convolution(w, x, **options), x, w, data
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_values_and_gradients_are_those_of_double_precision(case):
     results = {}
     before = set(plans._kept)
     for precision in (np.float64, np.float32):
-        z, x, w, data = convolved(case, precision)
+        z, x, w, data = convolved(*CASES[case], precision)
         gradients = C.reduce_sum(C.square(z)).grad({x: data}, wrt=[x, w])
         results[precision] = [z.eval({x: data}), gradients[x], gradients[w]]
     assert len(set(plans._kept) - before) == 3  # the value and both gradients
@@ -72,7 +62,7 @@ def test_convolutions_in_recurrences():
 
 
 def test_threads_compute_side_by_side():
-    z, x, _, _ = convolved("3x3", np.float32, scale=0.5)
+    z, x, _, _ = convolved(*CASES["3x3"], np.float32, scale=0.5)
     predictor = C.Predictor(z)
     data = np.random.default_rng(6).normal(size=(8, 3, 5, 9, 8)).astype(np.float32)
     expected = [predictor({x: each}) for each in data]

@@ -1,8 +1,18 @@
-"""A convolution in the step of a recurrence, for whatever computes convolutions."""
+"""Convolutions of random data, also in the step of a recurrence, for whatever computes convolutions."""
 
 import numpy as np
 
 import cntkjax as C
+
+
+def convolved(shape, filters, options, precision, scale=1.0):
+    """The convolution, its operand, its filters and data."""
+    rng = np.random.default_rng(3)
+    x = C.input_variable(shape, dtype=precision, needs_gradient=True)
+    w = C.parameter(init=(scale * rng.normal(size=filters)).astype(precision))
+    data = rng.normal(size=(3, *shape)).astype(precision)
+    options = {"auto_padding": [False] + [True] * (len(shape) - 1), **options}
+    return C.convolution(w, x, **options), x, w, data
 
 
 def gradients_of_filters():
