@@ -1,10 +1,12 @@
-"""Ctrl-C where jax traces and compiles: it takes effect where nothing is left half changed."""
+"""Ctrl-C where jax traces and compiles: it takes effect where nothing is left half changed, and is never lost."""
 
 from __future__ import annotations
 
+import _thread
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -14,6 +16,35 @@ from typing import TypeVar
 from ._terminal import is_interactive
 
 T = TypeVar("T")
+
+
+_SOON = 0.01  # seconds
+
+
+def keep_ignored_interrupts() -> None:
+    """Interrupt again, a moment later, where Python ignores a KeyboardInterrupt, so that no Ctrl-C is lost.
+
+    Python ignores exceptions in functions that it calls when objects die and when garbage is collected; jax has one of
+    the latter (`gc.callbacks`), in which a cold program spends some hundredths of its time.
+    """
+    show = sys.unraisablehook
+
+    def keep(ignored: sys.UnraisableHookArgs) -> None:
+        if issubclass(ignored.exc_type, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+            _thread.start_new_thread(_interrupt_soon, ())
+        else:
+            show(ignored)
+
+    sys.unraisablehook = keep
+
+
+def _interrupt_soon() -> None:
+    time.sleep(_SOON)  # at once, it would be ignored in the same place
+    thread = threading.main_thread().ident
+    if sys.platform == "win32" or thread is None:
+        _thread.interrupt_main()
+    else:
+        signal.pthread_kill(thread, signal.SIGINT)  # ends what the main thread waits for, too
 
 
 class _Interrupts:
@@ -87,4 +118,4 @@ def awaited(outcome: Future[T]) -> T:
             scope.is_waiting = False
 
 
-__all__ = ["awaited", "deferred_interrupts", "take_interrupts"]
+__all__ = ["awaited", "deferred_interrupts", "keep_ignored_interrupts", "take_interrupts"]

@@ -11,6 +11,8 @@ import random
 
 import numpy as np
 
+from ._interrupts import keep_ignored_interrupts
+
 _states = random.getstate(), np.random.get_state()
 import jax  # noqa: E402, F401
 
@@ -19,3 +21,5 @@ np.random.set_state(_states[1])
 
 # What jax is made of stays until the process ends; looking through it took four fifths of each full collection.
 gc.freeze()
+
+keep_ignored_interrupts()

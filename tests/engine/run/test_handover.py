@@ -1,10 +1,12 @@
 """Handing over state: what a program has computed is committed once, whatever interrupts it."""
 
 import signal
+import sys
+import time
 
 import pytest
 
-from cntkjax._interrupts import deferred_interrupts
+from cntkjax._interrupts import deferred_interrupts, keep_ignored_interrupts
 from cntkjax.engine.run.handover import Attempt, assign, conclude, hand_over, replace_state
 from cntkjax.graph.cells import Cell
 
@@ -108,3 +110,27 @@ def test_a_second_interrupt_ends_it_at_once():
         pytest.fail("not interrupted")
     with pytest.raises(KeyboardInterrupt):  # Ctrl-C means the same as before
         signal.raise_signal(signal.SIGINT)
+
+
+def test_an_interrupt_that_python_ignores_comes_again(monkeypatch):
+    class Dying:
+        def __del__(self):
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)  # pytest has one of its own
+    keep_ignored_interrupts()
+    with pytest.raises(KeyboardInterrupt):
+        Dying()
+        time.sleep(60)
+
+
+def test_other_ignored_exceptions_are_shown_as_before(monkeypatch):
+    class Dying:
+        def __del__(self):
+            raise ValueError("of a user")
+
+    shown = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda ignored: shown.append(ignored.exc_type))
+    keep_ignored_interrupts()
+    Dying()
+    assert shown == [ValueError]
