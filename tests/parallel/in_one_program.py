@@ -60,6 +60,19 @@ def train(sizes):
     return [name for name in names if "state" not in name], values, losses, fetched
 
 
+def assigned():
+    """The values of a parameter that the loss assigns, after each step."""
+    x, w = C.input_variable(2), C.parameter(init=np.float32([5, 6]))
+    loss = C.reduce_sum(C.assign(w, C.constant(np.float32([1, 2])))) + C.reduce_sum(x * w)
+    learner = C.sgd([w], C.learning_parameter_schedule_per_sample(0.1))
+    trainer = C.Trainer(None, loss, C.distributed.data_parallel_distributed_learner(learner))
+    values = []
+    for i in range(4):
+        trainer.train_minibatch({x: [[1, 1 + i]]})
+        values.append(w.value.tolist())
+    return values
+
+
 def policies():
     """How the system schedules the threads of Python, and all others."""
     own = {thread.native_id for thread in threading.enumerate()}
@@ -70,7 +83,7 @@ def policies():
 def main():
     rank = C.Communicator.rank()
     equal, unequal, padded = train([4, 4, 4]), train([4, 4 * rank, 4]), train([4 + rank, 5 - rank, 5])
-    print(json.dumps([equal, unequal, padded, policies() if sys.platform == "linux" else None]))
+    print(json.dumps([equal, unequal, padded, policies() if sys.platform == "linux" else None, assigned()]))
     C.distributed.Communicator.finalize()
 
 

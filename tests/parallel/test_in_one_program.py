@@ -4,6 +4,7 @@ import json
 import os
 import sys
 
+import numpy as np
 import pytest
 
 from .launching import outputs, start
@@ -26,7 +27,7 @@ def test_minibatches_of_the_same_shapes_take_one_program(runs):
 
 
 def test_minibatches_of_other_sizes_are_padded_to_the_largest_and_take_one_program(runs):
-    for _, _, padded, _ in runs:
+    for _, _, padded, *_ in runs:
         assert padded[0] == [LARGER_STEP]
 
 
@@ -39,6 +40,12 @@ def test_a_worker_without_data_takes_part_in_an_exchange_of_its_own(runs):
 def test_all_workers_learn_the_same(runs):
     for first, second in zip(*(run[:3] for run in runs), strict=True):
         assert first[1:3] == second[1:3]
+
+
+def test_a_parameter_that_the_loss_assigns_is_updated_from_there(runs):
+    """The numbers are CNTK's. The first step exchanges in a program of its own."""
+    for run in runs:
+        np.testing.assert_allclose(run[4], [[0.8, 1.8], [0.8, 1.6], [0.8, 1.4], [0.8, 1.2]], rtol=1e-6)
 
 
 def test_no_parameter_or_gradient_crosses_to_the_host(runs):

@@ -189,7 +189,8 @@ class GradientExchange:
                 hypers, pending = extra
                 ctx.total = self.devices.total_of_process
                 outputs = compute(plan, ctx, env, donated[0], (None, pending))
-                state, errors, sums = learn(donated, outputs.gradients, outputs.sums, hypers, ready)
+                before = outputs.state, donated[1]  # with what the forward pass has assigned
+                state, errors, sums = learn(before, outputs.gradients, outputs.sums, hypers, ready)
                 return outputs._replace(state=state, gradients=None, sums=sums), errors
 
             self._exchanging[program] = program.over(self.devices, compute_and_learn)

@@ -112,8 +112,8 @@ class StepBody:
         gradients = self._map(by_rows, gradients)
         if pending is not None:
             gradients = jax.tree.map(add_gradients, pending, gradients, is_leaf=lambda g: isinstance(g, Rows))
+        state, changes = self._assigned(plan, state, changes)
         if hypers is not None:
-            state, changes = self._assigned(plan, state, changes)
             state, gradients = updated(self.transforms, state, gradients, hypers), None
         return StepOutputs(state, gradients, sums, data, layouts, changes, argument_gradients)
 
