@@ -32,7 +32,7 @@ from cntkjax.io import _kept_index
 from cntkjax.train import _expected
 
 for module in pkgutil.walk_packages(C.__path__, "cntkjax."):
-    in_c = module.name.endswith(("libconvolution", "libctf")) or ".libsteps" in module.name
+    in_c = module.name.endswith("libctf") or ".libsteps" in module.name or ".libconvolution" in module.name
     if not in_c and not module.name.endswith("__main__"):
         importlib.import_module(module.name)
 

@@ -45,13 +45,20 @@ def _steps(name: str, *flags: str) -> Library:
 STEPS: Sequence[Library] = () if sys.platform == "win32" else (
     _steps("steps_avx512", "-mavx512f", "-mavx512dq", "-mavx2", "-mfma"), _steps("steps_avx2", "-mavx2", "-mfma"),
 ) if platform.machine() in ("x86_64", "AMD64") else (_steps("steps"),)
-# With fewer or shorter registers XLA's own convolutions are faster.
-CONVOLUTION = None if sys.platform == "win32" or platform.machine() not in ("x86_64", "AMD64") else Library(
-    _PACKAGE / "engine" / "convolutions" / "convolution.c",
-    _PACKAGE / "engine" / "convolutions" / f"libconvolution{_SUFFIX}",
-    ["-std=c11", "-ffp-contract=fast", "-pthread", "-mavx512f", "-mfma"],
-)
-LIBRARIES: Sequence[Library] = (CTF, *STEPS, *([CONVOLUTION] if CONVOLUTION else []))
+
+
+def _convolutions(name: str, *flags: str) -> Library:
+    folder = _PACKAGE / "engine" / "convolutions"
+    common = ["-std=c11", "-ffp-contract=fast", "-pthread"]
+    return Library(folder / "convolution.c", folder / f"lib{name}{_SUFFIX}", [*common, *flags])
+
+
+# As above. With shorter vectors nothing is gained over XLA's own.
+CONVOLUTIONS: Sequence[Library] = (
+    _convolutions("convolution_avx512", "-mavx512f", "-mavx2", "-mfma"),
+    _convolutions("convolution_avx2", "-mavx2", "-mfma"),
+) if sys.platform != "win32" and platform.machine() in ("x86_64", "AMD64") else ()
+LIBRARIES: Sequence[Library] = (CTF, *STEPS, *CONVOLUTIONS)
 
 
 def compiler() -> list[str] | None:

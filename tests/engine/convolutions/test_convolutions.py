@@ -6,16 +6,18 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import jax
 import numpy as np
 import pytest
 
 import cntkjax as C
+from cntkjax._build_native import CONVOLUTIONS
 from cntkjax.engine.convolutions import library, rewriting
 from cntkjax.engine.run.program_cache import programs
 from cntkjax.engine.xla.platform import LOWERINGS
 from tests.engine.convolutions.examples import convolved, gradients_of_filters
 
-pytestmark = pytest.mark.skipif(library.library() is None, reason="the library was not built, or has no AVX-512")
+pytestmark = pytest.mark.skipif(library.library() is None, reason="the library was not built, or has no AVX2")
 
 CASES = {  # the operand, the filters, options, and how many calls of the library value and gradients are
     "3x3": ((5, 9, 8), (7, 5, 3, 3), {}, 3),
@@ -50,8 +52,19 @@ def value_and_gradients(case, precision):
     return [value, gradients[x], gradients[w]]
 
 
+@pytest.fixture(params=CONVOLUTIONS, ids=lambda built: built.path.stem)
+def built(request, monkeypatch):
+    """One of the libraries, for its own vectors, which programs call."""
+    loaded, name = library.load(request.param.path), request.param.path.stem
+    if loaded is None:
+        pytest.skip("not for this processor")
+    library.register()
+    jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(loaded.cntkjax_convolution), platform="cpu")
+    monkeypatch.setattr(library, "TARGET", name)
+
+
 @pytest.mark.parametrize("case", CASES)
-def test_values_and_gradients_are_those_of_double_precision(case, calls):
+def test_values_and_gradients_are_those_of_double_precision(case, calls, built):
     expected = value_and_gradients(case, np.float64)
     assert not calls
     results = value_and_gradients(case, np.float32)

@@ -8,6 +8,7 @@
 
    Shares are taken by the thread that calls and by XLA's own. Nothing waits for a thread that has not begun. */
 
+#include <immintrin.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -18,8 +19,23 @@
 
 enum { VERSION = 1 }; /* as in library.py */
 
+/* A tile: at most so many rows of one or two vectors, in 18 and 28 of 32 registers, or 12 of 16. */
+#ifdef __AVX512F__
+enum { WIDTH = 16, TALL_1 = 18, TALL_2 = 14 };
+#define IS_SUPPORTED __builtin_cpu_supports("avx512f")
+#define EACH_1(f) TO_14(f, 1) f(15, 1) f(16, 1) f(17, 1) f(18, 1)
+#define EACH_2(f) TO_14(f, 2)
+#else
+enum { WIDTH = 8, TALL_1 = 12, TALL_2 = 6 };
+#define IS_SUPPORTED (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+#define EACH_1(f) TO_12(f, 1)
+#define EACH_2(f) TO_6(f, 2)
+#endif
+#define TO_6(f, wide) f(1, wide) f(2, wide) f(3, wide) f(4, wide) f(5, wide) f(6, wide)
+#define TO_12(f, wide) TO_6(f, wide) f(7, wide) f(8, wide) f(9, wide) f(10, wide) f(11, wide) f(12, wide)
+#define TO_14(f, wide) TO_12(f, wide) f(13, wide) f(14, wide)
+
 enum {
-    WIDTH = 16, TALL = 14,    /* a tile: at most so many rows of one or two vectors, in 28 of 32 registers */
     BAND = 3 << 14,           /* numbers that are copied at once, or one row of positions; they stay in a core's cache */
     PART = 1 << 17,           /* gradients that one thread sums, or those of one panel; they do so too */
     GROUPS = 16,              /* of samples, whose gradients are summed on their own: at most so many */
@@ -46,7 +62,9 @@ typedef struct {
     float *to;          /* the result of a convolution */
     float *packed;      /* filters, or gradients of each group: [panel, segment, term, wide], outputs in panels */
     float *scratch;     /* of all threads */
-    int64_t wide, panels, part;              /* outputs of a panel; panels, and how many of them one share has */
+    int64_t *places;    /* where each segment of a window begins, in scratch memory */
+    int64_t wide, tall;                      /* outputs of a panel, rows of a tile */
+    int64_t panels, part;                    /* panels, and how many of them one share has */
     int64_t segments, terms;                 /* of a window */
     int64_t rows, bands, units;              /* of positions, in a unit; units of a plane, and of everything */
     int64_t columns, row, height, for_thread; /* scratch memory: of an operand; numbers of a thread */
@@ -64,42 +82,34 @@ static int64_t ceiling(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 typedef void (*Tile)(const Job *, const float *x, int64_t step, const float *other, int64_t rows, float *to, int64_t apart);
 
-/* Where a segment of a window begins, in scratch memory. */
-static int64_t place_of(const Job *j, int64_t segment) {
-    const Task *t = j->t;
-    int64_t columns = t->dilation[2] == 1 ? 1 : t->window[2], row = segment / columns;
-    return (row / t->window[1] * j->height + row % t->window[1] * t->dilation[1]) * j->row
-           + segment % columns * t->dilation[2] * t->inputs;
-}
-
 /* One row of a tile for each of `tall` positions, `step` numbers apart: the sum of their segments with the filters. */
 static inline __attribute__((always_inline)) void
 convolve(const int tall, const int wide, const Job *j, const float *x, int64_t step, const float *filters, float *to,
          int64_t apart) {
-    Vector sums[TALL][2];
+    Vector sums[TALL_1][2];
     const int64_t bytes = step * 4;
-#pragma GCC unroll 14
+#pragma GCC unroll 18
     for (int t = 0; t < tall; t++)
 #pragma GCC unroll 2
         for (int v = 0; v < wide; v++) sums[t][v] = (Vector){0};
     for (int64_t s = 0; s < j->segments; s++) {
-        const char *from = (const char *)(x + place_of(j, s)), *at[5]; /* from each three positions are reached */
-#pragma GCC unroll 5
-        for (int g = 0; g < 5; g++) {
+        const char *from = (const char *)(x + j->places[s]), *at[6]; /* from each three positions are reached */
+#pragma GCC unroll 6
+        for (int g = 0; g < 6; g++) {
             at[g] = from + 3 * g * bytes;
-            __asm__("" : "+r"(at[g])); /* or else the compiler has 14 addresses, for which there are no registers */
+            __asm__("" : "+r"(at[g])); /* or else the compiler has 18 addresses, for which there are no registers */
         }
         for (int64_t i = 0; i < j->terms; i++, filters += wide * WIDTH) {
-#pragma GCC unroll 14
+#pragma GCC unroll 18
             for (int t = 0; t < tall; t++)
 #pragma GCC unroll 2
                 for (int v = 0; v < wide; v++)
                     sums[t][v] += *(const float *)(at[t / 3] + t % 3 * bytes) * ((const Vector *)filters)[v];
-#pragma GCC unroll 5
-            for (int g = 0; g < 5; g++) at[g] += 4;
+#pragma GCC unroll 6
+            for (int g = 0; g < 6; g++) at[g] += 4;
         }
     }
-#pragma GCC unroll 14
+#pragma GCC unroll 18
     for (int t = 0; t < tall; t++)
 #pragma GCC unroll 2
         for (int v = 0; v < wide; v++) *(Vector *)(to + t * apart + v * WIDTH) = sums[t][v];
@@ -109,21 +119,21 @@ convolve(const int tall, const int wide, const Job *j, const float *x, int64_t s
 static inline __attribute__((always_inline)) void
 correlate(const int tall, const int wide, const Job *j, const float *x, int64_t step, const float *y, int64_t rows,
           float *to, int64_t apart) {
-    Vector sums[TALL][2];
+    Vector sums[TALL_1][2];
     const int64_t columns = j->t->positions[2], row = j->row * j->t->stride[1];
-#pragma GCC unroll 14
+#pragma GCC unroll 18
     for (int t = 0; t < tall; t++)
 #pragma GCC unroll 2
         for (int v = 0; v < wide; v++) sums[t][v] = ((const Vector *)(to + t * wide * WIDTH))[v];
     for (int64_t r = 0; r < rows; r++) {
         const float *from = x + r * row;
         for (int64_t i = 0; i < columns; i++, from += step, y += apart)
-#pragma GCC unroll 14
+#pragma GCC unroll 18
             for (int t = 0; t < tall; t++)
 #pragma GCC unroll 2
                 for (int v = 0; v < wide; v++) sums[t][v] += from[t] * ((const Vector *)y)[v];
     }
-#pragma GCC unroll 14
+#pragma GCC unroll 18
     for (int t = 0; t < tall; t++)
 #pragma GCC unroll 2
         for (int v = 0; v < wide; v++) ((Vector *)(to + t * wide * WIDTH))[v] = sums[t][v];
@@ -139,37 +149,56 @@ correlate(const int tall, const int wide, const Job *j, const float *x, int64_t 
                                           float *to, int64_t apart) { \
         correlate(tall, wide, j, x, step, y, rows, to, apart); \
     }
-#define EACH(f, wide) f(1, wide) f(2, wide) f(3, wide) f(4, wide) f(5, wide) f(6, wide) f(7, wide) f(8, wide) \
-    f(9, wide) f(10, wide) f(11, wide) f(12, wide) f(13, wide) f(14, wide)
 #define CONVOLVE(tall, wide) convolve_##tall##_##wide,
 #define CORRELATE(tall, wide) correlate_##tall##_##wide,
 
-EACH(TILE, 1)
-EACH(TILE, 2)
-static const Tile TILES[2][2][TALL] = {{{EACH(CONVOLVE, 1)}, {EACH(CONVOLVE, 2)}},
-                                     {{EACH(CORRELATE, 1)}, {EACH(CORRELATE, 2)}}};
+EACH_1(TILE)
+EACH_2(TILE)
+static const Tile TILES[2][2][TALL_1] = {{{EACH_1(CONVOLVE)}, {EACH_2(CONVOLVE)}},
+                                       {{EACH_1(CORRELATE)}, {EACH_2(CORRELATE)}}};
 
 /* ---- copies */
 
-/* [count, channels] from an array with any strides, `apart` numbers a row. */
-static void gather(const float *from, int64_t step, int64_t channel, int64_t count, int64_t channels, float *to,
-                   int64_t apart) {
-    if (channel == 1)
-        for (int64_t i = 0; i < count; i++) memcpy(to + i * apart, from + i * step, (size_t)channels * 4);
-    else
-        for (int64_t i = 0; i < count; i += LINE)
-            for (int64_t c = 0; c < channels; c++)
-                for (int64_t k = i; k < smaller(i + LINE, count); k++) to[k * apart + c] = from[k * step + c * channel];
+/* A matrix in memory: how far apart its rows are, and its columns. */
+typedef struct { int64_t row, column; } Order;
+
+/* Eight numbers of each of eight rows become columns. */
+static void transpose(const float *from, int64_t row, float *to, int64_t column) {
+    for (int64_t half = 0; half < 8; half += 4, from += 4, to += 4 * column) {
+        __m256 r[4];
+        for (int64_t i = 0; i < 4; i++)
+            r[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(from + i * row)),
+                                        _mm_loadu_ps(from + (i + 4) * row), 1);
+        __m256 a = _mm256_unpacklo_ps(r[0], r[1]), b = _mm256_unpackhi_ps(r[0], r[1]);
+        __m256 c = _mm256_unpacklo_ps(r[2], r[3]), d = _mm256_unpackhi_ps(r[2], r[3]);
+        _mm256_storeu_ps(to, _mm256_shuffle_ps(a, c, 0x44));
+        _mm256_storeu_ps(to + column, _mm256_shuffle_ps(a, c, 0xee));
+        _mm256_storeu_ps(to + 2 * column, _mm256_shuffle_ps(b, d, 0x44));
+        _mm256_storeu_ps(to + 3 * column, _mm256_shuffle_ps(b, d, 0xee));
+    }
 }
 
-static void scatter(const float *from, int64_t apart, int64_t count, int64_t channels, float *to, int64_t step,
-                    int64_t channel) {
-    if (channel == 1)
-        for (int64_t i = 0; i < count; i++) memcpy(to + i * step, from + i * apart, (size_t)channels * 4);
-    else
-        for (int64_t i = 0; i < count; i += LINE)
-            for (int64_t c = 0; c < channels; c++)
-                for (int64_t k = i; k < smaller(i + LINE, count); k++) to[k * step + c * channel] = from[k * apart + c];
+/* Copy a matrix. The last rows and columns may be copied twice, as parts of whole tiles. */
+static void copy(const float *from, Order of, int64_t rows, int64_t columns, float *to, Order into) {
+    int is_transposed = of.row == 1 && into.column == 1;
+    if (of.column == 1 && into.column == 1) {
+        int64_t at_once = of.row == columns && into.row == columns ? rows : 1;
+        for (int64_t r = 0; r < rows; r += at_once)
+            memcpy(to + r * into.row, from + r * of.row, (size_t)(at_once * columns) * 4);
+    } else if (rows >= 8 && columns >= 8 && (is_transposed || (of.column == 1 && into.row == 1))) {
+        for (int64_t r = 0; r < rows; r += 8)
+            for (int64_t c = 0; c < columns; c += 8) {
+                int64_t row = smaller(r, rows - 8), column = smaller(c, columns - 8);
+                const float *tile = from + row * of.row + column * of.column;
+                float *place = to + row * into.row + column * into.column;
+                if (is_transposed) transpose(tile, of.column, place, into.row);
+                else transpose(tile, of.row, place, into.column);
+            }
+    } else
+        for (int64_t r = 0; r < rows; r += LINE)
+            for (int64_t c = 0; c < columns; c++)
+                for (int64_t k = r; k < smaller(r + LINE, rows); k++)
+                    to[k * into.row + c * into.column] = from[k * of.row + c * of.column];
 }
 
 /* The operand of some rows of positions, with zeros around it: [planes of a window, height, columns, inputs]. */
@@ -187,7 +216,7 @@ static void take_operand(const Job *j, int64_t sample, int64_t plane, int64_t fi
         }
         const float *from = j->x + sample * t->x.outer + depth * t->x.axis[0] + row * t->x.axis[1] + begin * t->x.axis[2];
         memset(to, 0, (size_t)(before * t->inputs) * 4);
-        gather(from, t->x.axis[2], t->x.channel, count, t->inputs, to + before * t->inputs, t->inputs);
+        copy(from, (Order){t->x.axis[2], t->x.channel}, count, t->inputs, to + before * t->inputs, (Order){t->inputs, 1});
         memset(to + (before + count) * t->inputs, 0, (size_t)(after * t->inputs) * 4);
     }
 }
@@ -204,16 +233,16 @@ static int64_t lines_of(const Task *t, int64_t rows) { return t->y.axis[1] == t-
 static void add_gradients(const Job *j, const float *x, const float *of_result, int64_t rows, int64_t panel,
                           int64_t panels, float *y, float *to) {
     const Task *t = j->t;
-    int64_t step = t->stride[2] * t->inputs, columns = t->positions[2], apart = panels * j->wide, n = ceiling(j->terms, TALL);
+    int64_t step = t->stride[2] * t->inputs, columns = t->positions[2], apart = panels * j->wide, n = ceiling(j->terms, j->tall);
     int64_t lines = lines_of(t, rows), positions = rows * columns / lines;
     for (int64_t r = 0; r < lines; r++)
-        gather(of_result + r * t->y.axis[1] + panel * j->wide * t->y.channel, t->y.axis[2], t->y.channel, positions,
-               smaller(apart, t->outputs - panel * j->wide), y + r * positions * apart, apart);
+        copy(of_result + r * t->y.axis[1] + panel * j->wide * t->y.channel, (Order){t->y.axis[2], t->y.channel}, positions,
+             smaller(apart, t->outputs - panel * j->wide), y + r * positions * apart, (Order){apart, 1});
     for (int64_t p = 0; p < panels; p++, y += j->wide)
         for (int64_t s = 0; s < j->segments; s++)
             for (int64_t i = 0, term = 0; i < n; term = end_of(i++, n, j->terms)) {
                 int64_t tall = end_of(i, n, j->terms) - term;
-                TILES[1][j->wide / WIDTH - 1][tall - 1](j, x + place_of(j, s) + term, step, y, rows, to, apart);
+                TILES[1][j->wide / WIDTH - 1][tall - 1](j, x + j->places[s] + term, step, y, rows, to, apart);
                 to += tall * j->wide;
             }
 }
@@ -221,7 +250,7 @@ static void add_gradients(const Job *j, const float *x, const float *of_result, 
 /* The results at the positions of a unit. Rows of whole vectors are written in place. */
 static void convolve_rows(const Job *j, const float *x, int64_t rows, float *y, float *to) {
     const Task *t = j->t;
-    int64_t step = t->stride[2] * t->inputs, columns = t->positions[2], n = ceiling(columns, TALL);
+    int64_t step = t->stride[2] * t->inputs, columns = t->positions[2], n = ceiling(columns, j->tall);
     int64_t padded = j->panels * j->wide, in_place = t->y.channel == 1 && t->outputs == padded;
     int64_t apart = in_place ? t->y.axis[2] : padded;
     for (int64_t panel = 0; panel < j->panels; panel++)
@@ -237,8 +266,8 @@ static void convolve_rows(const Job *j, const float *x, int64_t rows, float *y, 
     if (in_place) return;
     int64_t lines = lines_of(t, rows), positions = rows * columns / lines;
     for (int64_t r = 0; r < lines; r++)
-        scatter(y + r * positions * padded, padded, positions, t->outputs, to + r * t->y.axis[1], t->y.axis[2],
-                t->y.channel);
+        copy(y + r * positions * padded, (Order){padded, 1}, positions, t->outputs, to + r * t->y.axis[1],
+             (Order){t->y.axis[2], t->y.channel});
 }
 
 static void compute(const Job *j, int64_t share, float *scratch) {
@@ -283,6 +312,7 @@ static void help(void *job) {
 /* Copy filters to panels, or the sums of all groups' gradients from there. */
 static void exchange(const Job *j, float *w) {
     const Task *t = j->t;
+    const Order of_filters = {t->w.channel, t->w.outer};
     int64_t size = j->panels * j->segments * j->terms * j->wide;
     for (int64_t cell = 0; cell < t->window[0] * t->window[1] * t->window[2]; cell++) {
         int64_t row = cell / t->window[2];
@@ -292,12 +322,12 @@ static void exchange(const Job *j, float *w) {
             int64_t count = smaller(j->wide, t->outputs - panel * j->wide);
             float *packed = j->packed + (panel * j->segments * j->terms + cell * t->inputs) * j->wide;
             if (!t->is_gradient) {
-                gather(of_cell, t->w.channel, t->w.outer, t->inputs, count, packed, j->wide);
+                copy(of_cell, of_filters, t->inputs, count, packed, (Order){j->wide, 1});
                 continue;
             }
             for (int64_t g = 1; g < j->groups; g++)
                 for (int64_t i = 0; i < t->inputs * j->wide; i++) packed[i] += packed[g * size + i];
-            scatter(packed, j->wide, t->inputs, count, of_cell, t->w.channel, t->w.outer);
+            copy(packed, (Order){j->wide, 1}, t->inputs, count, of_cell, of_filters);
         }
     }
 }
@@ -338,6 +368,7 @@ static void divide(Job *j) {
     const Task *t = j->t;
     int64_t columns = t->positions[2], gap = t->dilation[2] == 1 ? 1 : t->window[2];
     j->wide = t->outputs > WIDTH ? 2 * WIDTH : WIDTH;
+    j->tall = j->wide > WIDTH ? TALL_2 : TALL_1;
     j->panels = ceiling(t->outputs, j->wide);
     j->columns = (columns - 1) * t->stride[2] + (t->window[2] - 1) * t->dilation[2] + 1;
     j->row = j->columns * t->inputs;
@@ -357,8 +388,19 @@ static void divide(Job *j) {
     j->shares = j->groups * ceiling(j->panels, j->part);
 }
 
+static void find_places(Job *j, int64_t *places) {
+    const Task *t = j->t;
+    int64_t columns = t->dilation[2] == 1 ? 1 : t->window[2];
+    for (int64_t segment = 0; segment < j->segments; segment++) {
+        int64_t row = segment / columns;
+        places[segment] = (row / t->window[1] * j->height + row % t->window[1] * t->dilation[1]) * j->row
+                          + segment % columns * t->dilation[2] * t->inputs;
+    }
+    j->places = places;
+}
+
 /* 0 on a processor without the vector instructions for which this was compiled. */
-EXPORT int cntkjax_convolution_version(void) { return __builtin_cpu_supports("avx512f") ? VERSION : 0; }
+EXPORT int cntkjax_convolution_version(void) { return IS_SUPPORTED ? VERSION : 0; }
 
 /* The function that XLA calls. Returned is an error, or NULL. */
 EXPORT void *cntkjax_convolution(Frame *frame) {
@@ -380,11 +422,12 @@ EXPORT void *cntkjax_convolution(Frame *frame) {
         int64_t products = j->units * j->rows * t->positions[2] * t->outputs * j->segments * j->terms;
         int64_t size = j->panels * j->segments * j->terms * j->wide * (t->is_gradient ? j->groups : 1);
         threads = smaller(smaller(threads, j->shares), products / FEWEST_PRODUCTS + 1);
-        j->packed = malloc((size_t)(size + threads * j->for_thread) * 4);
+        j->packed = aligned_alloc(LINE * 4, (size_t)ceiling(size + threads * j->for_thread + 2 * j->segments, LINE) * LINE * 4);
         if (j->packed) { /* numbers that are not used may not be of a kind that slows the others */
             j->scratch = j->packed + size;
             if (t->is_gradient || t->outputs % j->wide) memset(j->packed, 0, (size_t)size * 4);
             if (t->outputs % j->wide) memset(j->scratch, 0, (size_t)(threads * j->for_thread) * 4);
+            find_places(j, (int64_t *)(j->scratch + threads * j->for_thread));
         }
     }
     if (!j || !j->packed) {

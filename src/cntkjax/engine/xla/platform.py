@@ -99,8 +99,8 @@ class Lowering:
     updates are equal kernels, which are compiled once. GPUs read slices at known places within another kernel.
 
     `convolutions`: what computes convolutions of single precision. "native": a library in C with XLA's threads
-    (`engine/convolutions`), on processors with AVX-512, where it was built: 128 samples of [16, 32, 32] with 16 filters
-    of 3x3 take 3.3 ms instead of 5.8, the gradient of the filters 3.9 instead of 10.6. "onednn": oneDNN
+    (`engine/convolutions`), on processors with AVX2 or AVX-512, where it was built: 128 samples of [16, 32, 32] with
+    16 filters of 3x3 take 3.3 ms instead of 5.8, the gradient of the filters 3.9 instead of 10.6. "onednn": oneDNN
     (`engine/onednn`), if `CNTKJAX_ONEDNN=1` asks for it, whose threads wait for each other. "xla": XLA's own.
 
     `step_cost`: what a step of a loop costs besides its rows, as a number of rows, which decides on how sequences are
