@@ -26,7 +26,9 @@ CASES = {  # the operand, the filters, options, and how many calls of the librar
     "strides": ((5, 9, 8), (7, 5, 3, 3), {"strides": (2, 2)}, 2),
     "strides, no padding": ((5, 9, 8), (7, 5, 4, 3), {"strides": (3, 2), "auto_padding": [False]}, 3),  # padded first
     "dilation": ((5, 12, 11), (7, 5, 3, 3), {"dilation": (1, 2, 3)}, 3),
-    "1x1": ((5, 9, 8), (7, 5, 1, 1), {}, 1),  # the gradient of the filters
+    "1x1": ((5, 9, 8), (7, 5, 1, 1), {}, 3),
+    "1x1, many channels": ((40, 9, 15), (70, 40, 1, 1), {}, 3),
+    "1x1, narrow": ((5, 9, 3), (7, 5, 1, 1), {}, 1),  # the gradient of the filters
     "one axis": ((5, 13), (7, 5, 4), {}, 3),
     "three axes": ((3, 6, 5, 4), (6, 3, 3, 2, 3), {}, 3),
     "large window": ((2, 11, 11), (3, 2, 9, 9), {}, 3),
@@ -77,6 +79,15 @@ def test_equal_runs_give_equal_bits():
     first, second = (value_and_gradients("several units for an image", np.float32) for _ in range(2))
     for one, other in zip(first, second, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_products_of_what_lies_channels_last_are_left_to_xla(calls):
+    x = C.input_variable((5, 9, 8))
+    inner = C.convolution(C.parameter(init=np.ones((6, 5, 1, 1), np.float32)), C.relu(x), auto_padding=[False])
+    z = C.convolution(C.parameter(init=np.ones((7, 6, 1, 1), np.float32)), C.relu(inner), auto_padding=[False])
+    value = C.pooling(C.relu(z), C.MAX_POOLING, (9, 8)).eval({x: np.ones((2, 5, 9, 8), np.float32)})
+    np.testing.assert_array_equal(value, np.full((2, 7, 1, 1), 30))
+    assert len(calls) == 1
 
 
 def test_infinity_and_nan_stay_in_their_windows():

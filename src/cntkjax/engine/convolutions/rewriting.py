@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _VIEWS = {"stablehlo.transpose", "stablehlo.optimization_barrier"}
 _LARGEST_FILTERS = 1 << 19  # numbers: the library in C, which has them in a core's cache, gains nothing by larger ones
+_FEWEST_COLUMNS = 7  # of images in a product: half a tile's
 
 
 class _Array(NamedTuple):
@@ -216,7 +217,11 @@ def _task(operation: Operation, is_general: bool) -> tuple[Task, list[_Array], _
 
 
 def _task_of_product(operation: Operation) -> tuple[Task, list[_Array], _Array] | None:
-    """A product that sums over samples and places of images is the gradient of filters of 1x1; None for others."""
+    """A product of images with a matrix is a convolution of 1x1, and one of two images the gradient of such filters.
+
+    Shapes: [n, *spatial, C] with a matrix [C, O] or [O, C], where a side is transposed; or [n, *spatial, O] and
+    [n, *spatial, C] to [O, C]. None for other products, and for images so narrow that their rows do not fill a tile.
+    """
     from jaxlib.mlir import ir
     from jaxlib.mlir.dialects import stablehlo
 
@@ -225,14 +230,30 @@ def _task_of_product(operation: Operation) -> tuple[Task, list[_Array], _Array] 
     rank, shapes = len(one.type.shape), [value.type for value in (one, other, result)]
     axes = stablehlo.DotDimensionNumbers(operation.attributes["dot_dimension_numbers"])
     summed = list(axes.lhs_contracting_dimensions), list(axes.rhs_contracting_dimensions)
-    is_gradient = 4 <= rank <= 5 and summed == (list(range(rank - 1)),) * 2 and len(result.type.shape) == 2
-    if not is_gradient or any(each.element_type != ir.F32Type.get() or 0 in each.shape for each in shapes):
+    if not 4 <= rank <= 5 or any(each.element_type != ir.F32Type.get() or 0 in each.shape for each in shapes):
         return None
-    of_x, of_w, of_y = _operand(other, True), _result(result, True), _operand(one, True)
-    x, y = (each.layout(0, rank - 1, range(1, rank - 1)) for each in (of_x, of_y))
+
+    def image(array: _Array) -> Layout:
+        return array.layout(0, rank - 1, range(1, rank - 1))
+
+    def filters(array: _Array, outputs: int) -> Layout:
+        order = [outputs, 1 - outputs]
+        sizes, strides = ([each[axis] for axis in order] for each in (array.sizes, array.strides))
+        return Layout([*sizes, *ones], [*strides, *ones])
+
     ones = [1] * (rank - 2)
-    w = Layout([*of_w.sizes, *ones], [*of_w.strides, *ones])
-    return _convolution("weights", x, w, y, ones, ones, [0] * len(ones)), [of_x, of_y], of_w
+    if summed == (list(range(rank - 1)),) * 2 and len(result.type.shape) == 2:
+        of_x, of_w, of_y = _operand(other, True), _result(result, True), _operand(one, True)
+        task = _convolution("weights", image(of_x), filters(of_w, 0), image(of_y), ones, ones, [0] * len(ones))
+        return task, [of_x, of_y], of_w
+    if summed[0] == [rank - 1] and len(other.type.shape) == 2 and one.type.shape[-2] >= _FEWEST_COLUMNS:
+        of_x, of_w, of_y = _operand(one, True), _operand(other, True), _result(result, True)
+        if of_x.strides[-1] == of_y.strides[-1] == 1:
+            return None  # XLA's product is as fast where nothing is transposed
+        w = filters(of_w, 1 - summed[1][0])
+        task = _convolution("forward", image(of_x), w, image(of_y), ones, ones, [0] * len(ones))
+        return task, [of_x, of_w], of_y
+    return None
 
 
 def _convolution(
