@@ -30,7 +30,7 @@ from .program import Program
 from .serve import refusal
 from .shrink import differences, shrink
 
-AT_ONCE = 200  # starting both packages takes three seconds
+AT_ONCE = 600  # starting both packages takes three seconds
 SHORT, LONG = (1, 3), (2, 8)  # statements
 LONG_ONES = 8  # every eighth seed
 

@@ -162,6 +162,11 @@ def first_size(other: str) -> Chooser:
     return lambda draft, chosen: str(draft.type_of(chosen[other]).shape[0])
 
 
+def last_index(other: str, axis_name: str) -> Chooser:
+    """The largest index along an axis: CNTK reads other memory beyond it."""
+    return lambda draft, chosen: str(draft.type_of(chosen[other]).shape[int(chosen[axis_name])] - 1)
+
+
 def permutation(other: str) -> Chooser:
     def choose(draft: Draft, chosen: Chosen) -> str:
         order = list(range(draft.type_of(chosen[other]).rank))

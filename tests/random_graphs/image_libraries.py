@@ -24,7 +24,7 @@ def search_path(oracle: str) -> str:
     """Folders for LD_LIBRARY_PATH; empty without a C compiler. `oracle`: the command that runs CNTK's Python."""
     libraries = Path(subprocess.check_output([oracle, "-c", CNTK], text=True).splitlines()[-1])
     try:
-        command = ["nm", "-D", "--undefined-only", *libraries.glob("libopencv_imgcodecs*")]
+        command = ["nm", "-D", "--undefined-only", *map(str, libraries.glob("libopencv_imgcodecs*"))]
         lines = subprocess.check_output(command, text=True).splitlines()
         symbols = [line.split()[-1].partition("@")[0] for line in lines]
         folder = mkdtemp(prefix="cntk-images-")

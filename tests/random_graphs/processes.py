@@ -19,12 +19,12 @@ HERE = Path(__file__).resolve().parent
 ORACLE = HERE.parents[2] / "shared" / "oracle" / "cntk27"
 # Seconds for one program on a busy machine, compilation included. CNTK computes without end what is a cycle.
 PATIENCE = 100
-OURS = [sys.executable]
+CNTK, OURS = [str(ORACLE)], [sys.executable]
 Shown = dict[str, Any]
 
 
 def on_cntk(programs: Sequence[Program]) -> list[Shown]:
-    return run([str(ORACLE)], [p.lines() for p in programs])
+    return run(CNTK, [p.lines() for p in programs])
 
 
 def comparable(program: Program, cntk: Shown) -> list[str]:
@@ -70,7 +70,7 @@ def _until_crash(python: list[str], programs: list[list[str]]) -> list[Shown]:
 
 
 def _environment(python: list[str]) -> dict[str, str]:
-    libraries = {"LD_LIBRARY_PATH": search_path(str(ORACLE))} if python == [str(ORACLE)] else {}
+    libraries = {"LD_LIBRARY_PATH": search_path(str(ORACLE))} if python == CNTK else {}
     return {**os.environ, "OMP_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu", **libraries}
 
 

@@ -143,6 +143,11 @@ class Program:
             lines += OBSERVATIONS[observation](self)
         return lines
 
+    @property
+    def in_double_precision(self) -> list[str]:
+        """The same lines, with numbers of 64 bits."""
+        return ["T = np.float64", *self.lines()[1:]]
+
     def script(self) -> str:
         """The whole program, which CNTK 2.7 runs as well."""
         show = 'def show(what, value):\n    print(what, "=", value)\n'

@@ -8,7 +8,7 @@ from dataclasses import replace
 from .compare import Difference, compare
 from .draft import AXES
 from .known import marked
-from .processes import OURS, Shown, comparable, on_cntk, run
+from .processes import CNTK, OURS, Shown, comparable, on_cntk, run
 from .program import BATCH, SEQUENCE, Minibatch, Program, Statement, Type
 
 ROUNDS = 6
@@ -44,26 +44,29 @@ def _differences(programs: list[Program], thriftily: bool) -> list[list[Differen
     again = [replace(programs[i], is_tilted=programs[i].divides_gradients) for i in doubtful]
     tilted = iter(run(OURS, [p.lines() for p in again if p.is_tilted]))
     ours_again = [next(tilted) if p.is_tilted else ours[i] for i, p in zip(doubtful, again, strict=True)]
-    for i, more in zip(doubtful, _marked(again, on_cntk(again), ours_again), strict=True):
-        found[i] = confirmed(found[i], more)
+    cntk_again, exact = on_cntk(again), run(CNTK, [p.in_double_precision for p in again])
+    for i, theirs, mine, in_double in zip(doubtful, cntk_again, ours_again, exact, strict=True):
+        p = programs[i]
+        found[i] = confirmed(found[i], marked(compare(theirs, mine, p.dtype), p), compare(theirs, in_double, p.dtype))
     return found
 
 
 def _marked(programs: list[Program], cntk: list[Shown], ours: list[Shown]) -> list[list[Difference]]:
-    return [marked(compare(*shown, p.dtype), p) for p, *shown in zip(programs, cntk, ours, strict=True)]
+    return [marked(compare(a, b, p.dtype), p) for p, a, b in zip(programs, cntk, ours, strict=True)]
 
 
-def confirmed(found: list[Difference], again: list[Difference]) -> list[Difference]:
+def confirmed(found: list[Difference], again: list[Difference], rounded: list[Difference]) -> list[Difference]:
     """The differences; those are known that are none when CNTK is asked again, by another process.
 
     It has answered by chance then, or, in a tilted program, the gradient of a parameter is 0 but for rounding.
+    `rounded`: how CNTK differs from itself in double precision. What does tells nothing of a value here.
     """
-    places = {(d.kind, d.what, d.place) for d in again}
-    return [
-        d if not d.is_fault or (d.kind, d.what, d.place) in places
-        else replace(d, kind="known", details=f"not there again | {d.details}")
-        for d in found
-    ]
+    def reason(d: Difference) -> str:
+        if d.is_fault and (d.kind, d.what, d.place) not in {(x.kind, x.what, x.place) for x in again}:
+            return "not there again"
+        return "rounding" if d.kind == "value" and (d.what, d.place) in {(x.what, x.place) for x in rounded} else ""
+
+    return [replace(d, kind="known", details=f"{why} | {d.details}") if (why := reason(d)) else d for d in found]
 
 
 def shrink(program: Program, kind: str) -> tuple[Program, list[Difference]]:
