@@ -25,6 +25,24 @@ def test_an_evaluator_averages_over_samples():
         C.Evaluator(None)
 
 
+def test_names_are_those_of_all_that_is_computed():
+    """Of a trainer also the loss's: it may have arguments, such as weights, that the metric lacks."""
+    _, y, z, error = parts()
+    weight = C.input_variable((), name="weight")
+    data = {"x": X, "y": Y, "weight": np.ones(2, np.float32)}
+    trainer = C.Trainer(z, (C.squared_error(z, y) * weight, error), C.sgd(z.parameters, 0.1))
+    assert trainer.test_minibatch(data) == 0.5
+    with pytest.raises(ValueError, match="no argument is called 'weight'; the names are: 'x', 'y'"):
+        C.Evaluator(error).test_minibatch(data)
+
+
+def test_of_data_for_a_variable_and_its_name_the_later_ones_count():
+    x, y, _, error = parts()
+    evaluator, second = C.Evaluator(error), np.array([[0, 1], [0, 1]], np.float32)
+    assert evaluator.test_minibatch({x: X, y: Y, "y": second}) == 0.0
+    assert evaluator.test_minibatch({"y": second, x: X, y: Y}) == 0.5
+
+
 def test_evaluators_of_one_model_share_a_program():
     x, y, _, error = parts()
     evaluators = [C.Evaluator(error) for _ in range(2)]

@@ -61,3 +61,10 @@ def test_learners_and_writers_are_called_on_their_classes_too(task, capsys):
     writer = C.logging.ProgressPrinter(freq=1)
     C.logging.ProgressPrinter.update_with_trainer(writer, of_class, True)
     assert "Minibatch[   1-   1]" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("thing", [C.logging.ProgressPrinter(), C.sgd([C.parameter(2)], 0.1)])
+def test_a_missing_attribute_is_one_of_the_class_that_users_know(thing):
+    with pytest.raises(AttributeError, match=f"'{type(thing).__name__}' object has no attribute 'append'") as error:
+        thing.append(1)
+    assert error.value.obj is thing

@@ -182,9 +182,9 @@ class TestCornerCases:
     def test_names_of_arguments_must_be_known_and_unique(self):
         f = x + y
         np.testing.assert_array_equal(f.eval({"x": [[1, 2]], "y": [[3, 4]]}), [[4, 6]])
-        with pytest.raises(ValueError, match="0 arguments .* are called 'z'; the names are: 'x', 'y'"):
+        with pytest.raises(ValueError, match="no argument is called 'z'; the names are: 'x', 'y'"):
             f.eval({"z": [[1, 2]]})
-        with pytest.raises(ValueError, match="2 arguments .* are called 'x'"):
+        with pytest.raises(ValueError, match="2 arguments are called 'x'"):
             (x + C.input_variable(2, name="x")).eval({"x": [[1, 2]]})
 
     def test_gradients_exist_only_for_inputs_of_the_graph(self):

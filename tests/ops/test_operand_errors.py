@@ -228,3 +228,10 @@ def test_a_variable_is_no_shape(make):
     for shape in C.placeholder(), C.input_variable(3), C.input_variable(3) + 1:
         with pytest.raises(TypeError, match="the shape is a variable, .*not a number"):
             make(shape)
+
+
+@pytest.mark.parametrize("operands", [[x(2), x(2)], (x(2), 1.0)])
+def test_a_list_of_operands_is_told_to_be_several(operands):
+    """As splice took it before CNTK 2.0."""
+    with pytest.raises((TypeError, ValueError), match="splice: a (list|tuple) of variables or functions is not"):
+        C.splice(operands)

@@ -63,6 +63,13 @@ def test_several_learners_with_disjoint_parameters():
         C.Trainer(z, (loss, None), [])
 
 
+def test_a_metric_in_the_place_of_the_learners_is_told_where_it_belongs():
+    """Where trainers took it before CNTK 2.0."""
+    _, _, _, _, z, loss, metric = regression()
+    with pytest.raises(TypeError, match=r"(?s)needs a learner .*Trainer\(model, \(loss, metric\), learners\)"):
+        C.Trainer(z, loss, metric, [C.sgd(z.parameters, 0.1)])
+
+
 def test_learners_cover_the_parameters_of_the_model(capsys):
     _, _, W, b, z, loss, metric = regression()
     other = C.parameter((3, 1), name="other")
@@ -152,6 +159,8 @@ def test_missing_averages_are_errors():
      r"data of shape \[2 x 4\] do not match the variable Input\('x'"),
     (lambda x, y: {x: np.ones((2, 3)), y: np.ones((3, 1))}, "different numbers of sequences or samples"),
     (lambda x, y: {x: [["a", "b", "c"]], y: np.ones((1, 1))}, "not numbers"),
+    (lambda x, y: {x: np.ones((2, 3)), y: np.ones((2, 1)), "Y": np.ones((2, 1))}, "no argument is called 'Y'"),
+    (lambda x, y: {x: np.ones((2, 3)), y: np.ones((2, 1)), None: np.ones((2, 1))}, "not for a NoneType"),
 ])
 def test_bad_input_is_an_error_and_changes_nothing(fed, message):
     x, y, W, b, z, loss, _ = regression()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -22,6 +22,7 @@ from ..io import MinibatchData
 from ..logging import ProgressWriter
 from ..ops import combine
 from ..ops._calling import as_outputs
+from ..ops._computing import argument_named
 from ..ops._operand import as_list, as_variable
 from ..ops.functions import Function
 from ..parallel import workers
@@ -55,6 +56,11 @@ class EvaluatorCore:
         """The function that is evaluated; None for a trainer without a metric."""
         return self._evaluation_function
 
+    @property
+    def functions(self) -> list[Function]:
+        """All that is computed, whose arguments data may be given for by name."""
+        return [] if self._evaluation_function is None else [self._evaluation_function]
+
     def progress_writers(self) -> list[ProgressWriter]:
         """The writers that progress is reported to."""
         return list(self.writers)
@@ -83,7 +89,7 @@ class EvaluatorCore:
             raise ValueError(
                 "nothing to test: there is no evaluation function; give the trainer (loss, metric)"
             )
-        outcome = self.test_step.run(feeds(self.test_step, by_variable(arguments, self.metric)))
+        outcome = self.test_step.run(feeds(self.test_step, by_variable(arguments, self.metric, self.functions)))
         for writer in self.writers:
             unwrap(writer).update_test(outcome.samples, outcome.loss)
         return float(outcome.loss), outcome.samples
@@ -129,15 +135,18 @@ def as_function(criterion: Function | Variable | Sequence[Function | Variable]) 
     return combine(*criterion) if isinstance(criterion, (tuple, list)) else as_outputs(criterion)
 
 
-def by_variable(arguments: Arguments, criterion: Function | Variable) -> dict[Any, Any]:
+def by_variable(
+    arguments: Arguments, criterion: Function | Variable, functions: Iterable[Function | Variable]
+) -> dict[Any, Any]:
     """{variable: data}; data without variables are matched with the criterion's arguments in their order.
 
-    A list of several items is the data of a single argument, as in CNTK.
-    Errors: ArgumentError if there are fewer or more data than arguments.
+    Names are those of arguments of `functions`. A list of several items is the data of a single argument, as in CNTK.
+    Errors: ArgumentError for a key that is no variable, or if there are fewer or more data than arguments; ValueError
+            for a name that not exactly one argument has.
     """
     arguments = with_start_flags(arguments)
     if isinstance(arguments, Mapping):
-        return dict(arguments)
+        return {k if isinstance(k, Edge) else _argument(k, functions): d for k, d in arguments.items()}
     variables, data = as_function(criterion).arguments, as_list(arguments)
     if len(variables) == 1 < len(data):
         return {variables[0]: arguments}
@@ -154,9 +163,11 @@ def dict_text(variables: Sequence[Edge]) -> str:
     return "{" + ", ".join(f"{v.name or v.uid}: array" for v in variables) + "}"
 
 
-def _argument(key: Any) -> Edge:
+def _argument(key: Any, functions: Iterable[Function | Variable]) -> Edge:
     """The variable that data are given for."""
-    if isinstance(key, Edge | Node):
+    if isinstance(key, str):
+        return argument_named(key, dict.fromkeys(v for f in functions for v in as_function(f).arguments))
+    if isinstance(key, Node):
         return as_variable(key)
     raise ArgumentError(explain(
         f"data are given for arguments, not for a {type(key).__name__}: {key!r}",
@@ -164,18 +175,14 @@ def _argument(key: Any) -> Edge:
     ))
 
 
-def feeds(step: Step, data: Mapping[Any, Any]) -> Feeds:
-    """The data of the step's arguments, checked and packed; `data` may be keyed by variables, functions or names."""
+def feeds(step: Step, data: Mapping[Edge, Any]) -> Feeds:
+    """The data of the step's arguments, checked and packed."""
     arguments = step.plan.arguments
-    if not all(v in data for v in arguments):
-        by_name = {v.name: v for v in arguments if v.name}
-        data = {by_name.get(k, k) if isinstance(k, str) else _argument(k): d for k, d in data.items()}
-        missing = [v for v in arguments if v not in data]
-        if missing:
-            raise ValueError(explain(
-                "values for " + ", ".join(f"argument {v.name or v.uid!r}" for v in missing) + " have not been provided",
-                {"missing": missing[0]}, "give an array for each argument: {argument: array, ...}",
-            ))
+    if missing := [v for v in arguments if v not in data]:
+        raise ValueError(explain(
+            "values for " + ", ".join(f"argument {v.name or v.uid!r}" for v in missing) + " have not been provided",
+            {"missing": missing[0]}, "give an array for each argument: {argument: array, ...}",
+        ))
     return {v: to_ragged(v, data[v]) for v in arguments}
 
 

@@ -56,7 +56,13 @@ def _attribute(thing: Any, name: str) -> Any:
         raise AttributeError(f"{type(thing).__name__}: call super().__init__(...) first")
     if name.startswith("__"):
         raise AttributeError(name)
-    return getattr(thing.__wrapped__, name)
+    try:
+        return getattr(thing.__wrapped__, name)
+    except AttributeError as error:
+        if error.obj is not thing.__wrapped__:
+            raise  # an accident of a property
+        message = f"{type(thing).__name__!r} object has no attribute {name!r}"
+        raise AttributeError(message, name=name, obj=thing) from None
 
 
 def delegates_to(base: type, settable: Collection[str] = (), special: Collection[str] = ()) -> Callable[[Class], Class]:

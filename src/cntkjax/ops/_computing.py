@@ -36,6 +36,19 @@ Item: TypeAlias = Edge | Node
 Outputs: TypeAlias = Item | Iterable[Item]
 
 
+def argument_named(name: str, arguments: Iterable[Edge]) -> Edge:
+    """The argument of this name; ValueError unless exactly one has it."""
+    arguments = list(arguments)
+    matches = [v for v in arguments if v.name == name]
+    if len(matches) != 1:
+        names = ", ".join(repr(v.name) for v in arguments if v.name) or "none"
+        raise ValueError(explain(
+            f"{len(matches) or 'no'} argument{'s are' if matches else ' is'} called {name!r}; the names are: {names}",
+            fix="use the variable itself as the key of its data",
+        ))
+    return matches[0]
+
+
 class Computing(Node):
     """The methods of `Function` that run compiled programs."""
 
@@ -50,7 +63,8 @@ class Computing(Node):
         arguments = with_start_flags(arguments)
         if isinstance(arguments, Mapping):
             feeds: dict[Any, Any] = {
-                self._argument_named(k) if isinstance(k, str) else as_variable(k): d for k, d in arguments.items()
+                argument_named(k, self.arguments) if isinstance(k, str) else as_variable(k): d
+                for k, d in arguments.items()
             }
         elif arguments is None:
             feeds = {}
@@ -72,13 +86,6 @@ class Computing(Node):
             shapes = {v: _sample_shape(data) for v, data in ragged.items() if INFERRED in v.shape}
             infer_from_data([f for v in outputs if (f := producer(v)) is not None], shapes, waiting)
         return ragged
-
-    def _argument_named(self, name: str) -> Variable:
-        matches = [v for v in self.arguments if v.name == name]
-        if len(matches) != 1:
-            names = ", ".join(repr(v.name) for v in self.arguments if v.name) or "none"
-            raise ValueError(f"{len(matches)} arguments of {self!r} are called {name!r}; the names are: {names}")
-        return matches[0]  # type: ignore[return-value]
 
     def _leaves(self, wrt: Outputs) -> list[Variable]:
         """The variables to differentiate with respect to; ValueError unless they are leaves of the graph."""

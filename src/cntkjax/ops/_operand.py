@@ -40,6 +40,11 @@ def as_variable(operand: Operand, dtype: DTypeLike | None = None) -> Variable:
                 fix="`from cntk.ops import *` replaces Python's sum, abs, pow, round, slice and input: "
                 "write builtins.sum(...) after `import builtins`, or import only the names that are needed",
             ))
+        if isinstance(operand, (list, tuple)) and any(map(_is_symbolic, operand)):
+            raise OperandError(explain(
+                f"a {type(operand).__name__} of variables or functions is not an operand",
+                fix="pass them one by one, as in splice(a, b), or join them by cntk.splice",
+            ))
         raise OperandError(f"an operand of type {array.dtype} is not supported: pass numbers in a rectangular array")
     element = np.float32 if dtype is None else as_dtype(dtype)
     return classes.constant(VariableKind.Constant, array.shape, element, array=np.array(array, element))  # type: ignore[return-value]

@@ -103,8 +103,12 @@ class TrainerCore(EvaluatorCore):
             _expected.add(self)
 
     def _parameters(self) -> list[Leaf]:
-        functions = (self._model, self.loss_function, self.evaluation_function)
-        return list(dict.fromkeys(p for function in functions if function is not None for p in function.parameters))
+        return list(dict.fromkeys(p for function in self.functions for p in function.parameters))
+
+    @property
+    def functions(self) -> list[Function]:
+        """The model, the loss and the metric, as far as there are any."""
+        return [f for f in (self._model, self._loss_function, self.evaluation_function) if f is not None]
 
     @property
     def progress(self) -> Progress:
@@ -118,7 +122,7 @@ class TrainerCore(EvaluatorCore):
 
     def _describe(self) -> dict[str, str]:
         """What the workers that train together have to agree in, by feature."""
-        return describe([f for f in (self._model, self._loss_function, self.evaluation_function) if f], self.learners)
+        return describe(self.functions, self.learners)
 
     # ---- what it trains
     @property
@@ -164,7 +168,8 @@ class TrainerCore(EvaluatorCore):
                     f"outputs are functions and variables to evaluate, which {reprlib.repr(outputs)} is not",
                     fix=f"pass the data of all arguments as one dict: train_minibatch({data})",
                 ))
-            return self._train_minibatch(by_variable(arguments, self._loss), requested, is_sweep_end)
+            minibatch = by_variable(arguments, self._loss, [*self.functions, *requested])
+            return self._train_minibatch(minibatch, requested, is_sweep_end)
 
     def _train_minibatch(self, minibatch: dict[Any, Any], requested: Sequence[Any], is_sweep_end: bool | None) -> Any:
         if not minibatch and not self.distributed.is_sharded(self.progress.samples):
@@ -495,7 +500,12 @@ def _check_learners(learners: Sequence[Learner], parameters: Sequence[Leaf]) -> 
     learner_of: dict[Leaf, Learner] = {}
     for learner in learners:
         if not isinstance(learner, Learner):
-            raise TypeError(f"a Trainer needs a learner or a list of learners, such as sgd(...), not {learner!r}")
+            is_metric = isinstance(learner, (Edge, Node))
+            raise TypeError(explain(
+                f"a Trainer needs a learner or a list of learners, such as sgd(...), not {learner!r}",
+                fix="give the loss and the metric as one argument: Trainer(model, (loss, metric), learners)"
+                if is_metric else "",
+            ))
         for p in unwrap(learner).parameters:
             if p in learner_of:
                 raise ValueError(explain(
