@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .earlier_versions import explain_names
 from .function_members import add_function_members
 from .reexports import show
 from .value_members import add_value_members
@@ -12,3 +13,4 @@ def attach() -> None:
     add_function_members()
     add_value_members()
     show()
+    explain_names()
