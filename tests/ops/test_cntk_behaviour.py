@@ -1,6 +1,7 @@
 """Differences from CNTK 2.7 that random calls of both revealed; shapes, texts and numbers are CNTK's."""
 
 import copy
+import pickle
 
 import numpy as np
 import pytest
@@ -270,11 +271,13 @@ class TestRejectedArguments:
         assert (x(2) * 2).output.owner.op_name == "ElementTimes"
 
 
-def test_a_function_supports_shallow_but_not_deep_copies():
+def test_a_function_supports_shallow_copies_only():
     f = C.layers.Dense(2)(x(3))
     assert copy.copy(f).parameters == f.parameters and copy.copy(f).outputs == f.outputs
     with pytest.raises(TypeError, match=r"use f.clone\('clone'\)"):
         copy.deepcopy(f)
+    with pytest.raises(TypeError, match=r"use f.save\(file\)"):
+        pickle.dumps(f)
 
 
 class TestNumPy:

@@ -41,6 +41,14 @@ def test_updates_and_epochs_are_recorded(criterion, options, updates, epochs):
     assert samples(record.epoch_summaries) == epochs
 
 
+def test_a_training_that_is_restored_at_its_end_has_one_epoch_of_no_samples(criterion, tmp_path):
+    """So scripts that read the last epoch may be started again, as in CNTK."""
+    callbacks = [C.CheckpointConfig(str(tmp_path / "model"), restore=True)]
+    done, again = (criterion.train((X, Y), 4, parameter_learners=[sgd(criterion)], callbacks=callbacks) for _ in "12")
+    assert (samples(done.epoch_summaries), samples(again.epoch_summaries), samples(again.updates)) == ([10], [0], [0])
+    assert again.epoch_summaries[-1].loss == 0
+
+
 def test_the_first_printer_defines_the_frequency(criterion, capsys):
     printers = [C.logging.ProgressPrinter(freq=2), C.logging.ProgressPrinter(freq=3)]
     record = criterion.train((X, Y), 2, parameter_learners=sgd(criterion), callbacks=printers)

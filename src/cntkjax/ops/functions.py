@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum, unique
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -346,6 +346,9 @@ class Function(Computing, VariableMixin, TensorOpsMixin, Node):
 
     def __deepcopy__(self, memo: object) -> Function:
         raise TypeError(f"{self!r} cannot be copied by copy.deepcopy, as in CNTK: use f.clone('clone')")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{self!r} cannot be pickled, as in CNTK: use f.save(file) and cntk.load_model(file)")
 
     def clone(self, method: CloneMethod | str, substitutions: Mapping[Any, Any] | None = None) -> Function:
         """A copy of the graph, with variables replaced.

@@ -120,7 +120,9 @@ def train(
     collector = _Collector(next(frequencies, _minibatches(frequency, minibatch_size)))
     trainer = Trainer(None, criterion, parameter_learners, [*writers, collector])
     training_session(trainer, source, minibatch_size, inputs, frequency, max_samples, **configs).train()
-    result = Record(updates=collector.updates, epoch_summaries=collector.epochs)
+    # As in CNTK, a training that a checkpoint restores at its end has one epoch, of no samples.
+    none = [Record(loss=0.0, metric=0.0, samples=0)]
+    result = Record(updates=collector.updates if collector.epochs else none, epoch_summaries=collector.epochs or none)
     is_tested = "test_config" in configs and configs["test_config"].source is not None
     return result.updated_with(test_summary=collector.tests[-1]) if is_tested else result
 
