@@ -1,9 +1,9 @@
 """What holds of a program without CNTK, which computes the same in other forms.
 
 Values: of each sequence alone, in another order, of each root alone, in a loaded model, in a predictor (which is
-compiled thoroughly at once), in the other floating point type, compiled as for a GPU, and by NumPy. Gradients: as a
-function, and compiled as for a GPU. Training: with gradients summed over pieces of a minibatch, and with a checkpoint
-in its midst.
+compiled thoroughly at once), in the other floating point type, compiled as for a GPU (of sequences cut in two as well),
+and by NumPy. Gradients: as a function, compiled as for a GPU, and of what other roots are computed from. Training: with
+gradients summed over pieces of a minibatch, and with a checkpoint in its midst.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from cntkjax.engine.xla.platform import lowering_for
 
@@ -42,6 +44,7 @@ def problems(program: Program) -> list[str]:
     else:
         found = list(training_forms.disagreements(program, names, minibatches))
     found += _other_gradients(program, names, minibatches[0])
+    found += _gradients_of_others(program, names, minibatches[0])
     return found + list(_other_forms(program, names, minibatches[0]))
 
 
@@ -63,6 +66,9 @@ def _other_forms(program: Program, names: dict[str, Any], minibatch: dict[str, A
     whole = evaluated(names, roots, minibatch)
     for form, compute in forms.items():
         yield from disagreement(form, whole, compute(), TOLERANCE[program.dtype])
+    if program.cut:
+        pieces = partial(in_pieces, names, roots, minibatch, program.cut)
+        yield from disagreement("pieces as on a GPU", pieces(), [_as_on_a_gpu(pieces)], TOLERANCE[program.dtype])
     if not any(JUMPING.search(s.text) for s in program.statements):
         yield from disagreement("other type", whole, [_of_other_type(program, roots)], TOLERANCE["float32"])
 
@@ -92,6 +98,20 @@ def _other_gradients(program: Program, names: dict[str, Any], minibatch: dict[st
             yield f"{form}: {p.replace('CNTK', 'grad')}"
 
 
+def _gradients_of_others(program: Program, names: dict[str, Any], minibatch: dict[str, Any]) -> Iterator[str]:
+    """Gradients of one root with respect to what only others depend on: zeros, in the form of the values."""
+    f = names["C"].combine([names[r] for r in program.roots])
+    for root in program.roots[:1] + program.roots[1:][-1:]:
+        below = {s.name for s in program.cone([root])}
+        others = [v for v in program.differentiated if v not in below]
+        wrt = [names[v] for v in others if names[v] in (*f.parameters, *f.arguments)]
+        found = f.grad(names["feed"](f, minibatch), wrt=wrt, grad_root=names[root]) if wrt else {}
+        for v, gradient in (found if isinstance(found, dict) else {wrt[0]: found}).items():
+            values = minibatch[v.name] if v.is_input else v.value
+            if p := problem(plain(names["each"](np.zeros_like, values)), plain(gradient), TOLERANCE[program.dtype]):
+                yield f"gradient of {root} with respect to {v.uid}: {p.replace('CNTK', 'zeros')}"
+
+
 def _as_on_a_gpu(compute: Callable[[], Values]) -> Values:
     with lowering_for("gpu"):
         return compute()
@@ -114,6 +134,10 @@ def _of_other_type(program: Program, roots: list[Any]) -> Values:
 
 def evaluated(names: dict[str, Any], roots: list[Any], minibatch: dict[str, Any]) -> Values:
     return [list(values) for values in names["evaluate"](roots, minibatch)]
+
+
+def in_pieces(names: dict[str, Any], roots: list[Any], minibatch: dict[str, Any], cut: int) -> Values:
+    return [list(values) for values in names["pieces"](roots, minibatch, cut)]
 
 
 def disagreement(form: str, whole: Values, parts: list[Values], tolerance: float) -> Iterator[str]:

@@ -69,10 +69,28 @@ def is_cropped_to_itself(program: Program, s: Statement) -> bool:
     return bool(re.match(r"C\.crop_manual\((v\d+), \1,", s.text))
 
 
+def pools_beyond(program: Program, s: Statement) -> bool:
+    """Pooling whose last window has its center behind the operand."""
+    pattern = r"C\.pooling\((v\d+), \S+ \((.*?)\), \((.*?)\), auto_padding=\[False\], ceil_out_dim=True"
+    options = re.match(pattern, s.text)
+    if not options:
+        return False
+    windows, strides = (map(int, numbers.split(",")) for numbers in options.groups()[1:])
+    sizes, pooled = program[options[1]].type.shape[1:], s.type.shape[1:]
+    axes = zip(windows, strides, sizes, pooled, strict=True)
+    return any((n - 1) * step + (window - 1) // 2 >= size for window, step, size, n in axes)
+
+
 def loops_over_made_steps(program: Program, s: Statement) -> bool:
     """A loop over steps that `to_sequence` makes of several values."""
     made = [u for u in s.uses if any("C.to_sequence(" in a.text for a in program.cone([u]))]
     return bool(re.search("loop|Recurrence|Fold", s.text)) and len(set(made)) > 1
+
+
+def loops_over_user_function(program: Program, s: Statement) -> bool:
+    """A loop whose step contains a user function, or reads what one has computed."""
+    before = program.cone([s.name])
+    return bool(re.search("loop|Recurrence|Fold", s.text)) and any("user_function" in a.text for a in before)
 
 
 def has_operands_of_other_axes(program: Program, s: Statement) -> bool:
@@ -184,6 +202,7 @@ KNOWN: Sequence[Known] = [
              r"rank \(0\) must be >= #axes"),
     *refused("sparse results of double precision", "is_sparse",
              r"DataType Float does not match the corresponding Value's"),
+    Known("parameters that become NaN where", lambda program, s: "l1_" in program.learner, "nan.* here", "training"),
     Known("nesterov with the sparse gradient", learns_sparse_rows, observed="training"),
     Known("`sequence.unpack` of a gather", is_unpacked_gather, "^shape", FORWARD),
     Known("gradient of a parameter that is spliced with the steps", splices_steps_with_a_leaf, observed=BACKWARD),
@@ -203,6 +222,7 @@ KNOWN: Sequence[Known] = [
     Known("pooling with `ceil_out_dim`", text(r"C\.AVG_POOLING.*ceil_out_dim=True")),
     Known("pooling with `ceil_out_dim`", text(r"C\.MAX_POOLING.*ceil_out_dim=True"), "inf.* here", FORWARD),
     Known("pooling with `ceil_out_dim`", text(r"C\.MAX_POOLING.*ceil_out_dim=True"), observed=BACKWARD),
+    Known("pooling with `ceil_out_dim`", pools_beyond),
     Known("`to_sequence` with lengths of which none", text(r"C\.to_sequence\(v\d+, "), "^shape", FORWARD),
     Known("`slice` with more begins, ends or strides than axes", text(r"C\.slice\("), "pass the same number of each",
           kind="refused"),
@@ -227,7 +247,7 @@ KNOWN: Sequence[Known] = [
     Known("gradient of a value that goes into a transposed convolution", shares_operand, observed=BACKWARD),
     Known("a list of NumPy numbers fed as samples", is_scalar_input, observed="fed oddly"),
     Known("a loop over a user function", lambda program, s: s.type.is_open and bool(re.search("loop.*user_f", s.text))),
-    Known("truncated sequences in a loop over a user function", text("loop.*user_f"), observed="pieces"),
+    Known("truncated sequences in a loop over a user function", loops_over_user_function, observed="pieces"),
     Known("a free dimension in a loop", loops_over_another_size),
 ]
 

@@ -211,11 +211,18 @@ class Program:
     def _loaded(self) -> list[str]:
         return [f'show("loaded", evaluate([reload(C.combine({self._list}))], m0))']
 
-    def _pieces(self) -> list[str]:
-        """Cut behind two steps or more, as many as the longest delay; CNTK sees only the previous minibatch."""
+    @property
+    def cut(self) -> int:
+        """Behind which step all sequences are cut: two or more, as many as the longest delay, or not at all (0).
+
+        CNTK sees only the previous minibatch.
+        """
         axes = {a for s in self.statements if s.is_input for a in s.type.axes[1:]}
         shortest = min((n for a in axes for n in self.minibatches[0].lengths[a]), default=0)
-        return [f'show("pieces", pieces({self._list}, m0, {shortest - 1}))'] if shortest > 2 else []
+        return shortest - 1 if shortest > 2 else 0
+
+    def _pieces(self) -> list[str]:
+        return [f'show("pieces", pieces({self._list}, m0, {self.cut}))'] if self.cut else []
 
 
 OBSERVATIONS = {

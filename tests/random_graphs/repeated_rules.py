@@ -5,7 +5,7 @@ From 64 equal nodes on, in eight pieces, they are compiled as one (`engine/plan/
 
 from __future__ import annotations
 
-from .choosers import ANY, Chooser, like, number, operand, weights
+from .choosers import ANY, FLAG, Chooser, like, number, operand, weights
 from .program import BATCH, SEQUENCE, Type
 from .rules import IMAGE, STEPS, VECTOR, Rule, rule
 
@@ -48,6 +48,13 @@ REPEATED: dict[str, Rule] = {
     "equal loops": rule("repeated(lambda g, i: loop(lambda h: C.tanh(h * 0.5 + g)), {a}, {n})[-1]", 0.5, a=STEPS, n=number(9, 12)),
     "loop of equal steps": rule("loop(lambda h: repeated(lambda g, i: C.tanh(g - {a}), h, {n})[-1])", 0.5, a=STEPS, n=number(3, 4)),
     "equal selections": rule("repeated(lambda h, i: C.element_select(C.greater(h, {b}), C.sin(h), h * 1.25), {a}, {n})[-1]", a=ANY, b=like("a"), n=number(17, 24)),
+    # Pieces whose values are sparse or indices, so that each is compiled by itself
+    "equal indices": rule("repeated(lambda h, i: C.argmax({a} * (0.5 * i) - C.sin(h)), {a}, {n})[-1] * 0.5", a=VECTOR, n=number(17, 24)),
+    "equal rows of indices": rule("C.splice(*repeated(lambda h, i: C.times(C.one_hot(C.argmax(h), 2, {sparse}), {w}) * 0.5 + {a}, {a}, {n}))", a=VECTOR,
+                                  w=weights("a", lambda draft, shape: (2, *shape)), sparse=FLAG, n=number(13, 17)),
+    "equal sparse rows": rule("(lambda s: C.times(s[4][1], {w}) + s[-1][0])(repeated(lambda s, i: (lambda y: (C.times(y, {w}) * 0.5 + {a}, y))"
+                              "(C.one_hot(C.argmax(s[0]), 2, True)), ({a}, None), {n}))", a=VECTOR, w=weights("a", lambda draft, shape: (2, *shape)), n=number(13, 17)),
+    "equal steps of two kinds of values": rule("repeated(lambda h, i: C.tanh(h * 0.5 + ({a}, {b})[i % 2]) - C.sin(h), {a} + {b}, {n})[-1]", a=ANY, b=like("a", False), n=number(16, 24)),
     # Loops that a GPU computes side by side
     "loops alike": rule("C.splice(*[loop(lambda h: C.tanh(C.times(h, {w}) + {b}), d) for b, d in [({a}, C.sequence.past_value), ({b}, C.sequence.{d})]])",
                         2, a=_VECTORS, b=like("a", False), w=_SQUARE, d=number("past_value", "future_value")),
@@ -55,6 +62,8 @@ REPEATED: dict[str, Rule] = {
                         cell=number("C.layers.LSTM(2)", "C.layers.GRU(2)", "C.layers.RNNStep(2)", "C.layers.LSTM(2, enable_self_stabilization=True)")),
     "folds alike": rule("C.layers.Fold({cell})({a}) - C.layers.Fold({cell}, go_backwards={g})({b})", a=_VECTORS, b=_VECTORS, g=number(True, False),
                         cell=number("C.layers.LSTM(2)", "C.layers.GRU(2)")),
+    "loops alike from other states": rule("C.splice(*[loop(lambda h: C.tanh(h * 0.5 + {a}), lambda h: C.sequence.past_value(h, s)) for s in ({b}, C.sequence.{e}({a}))])", a=_VECTORS,
+                                          b=_SAME, e=number("first", "last")),
     # Products in loops, parts of which are computed before
     "loop scaled product": rule("loop(lambda h: C.tanh(C.times(h * {s}, {w}) + C.times(C.splice(h, {a}) * {s}, {v})))", a=_VECTORS, w=_SQUARE,
                                 s=weights("a", lambda draft, shape: ()), v=weights("a", lambda draft, shape: (2 * shape[0], shape[0]))),

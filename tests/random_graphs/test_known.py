@@ -25,6 +25,7 @@ def test_known_differences_are_rows_of_the_documentation():
     assert not [k.row for k in KNOWN if f"\n| {k.row}" not in ROWS]
 
 
+POOLING = "C.pooling(v1, C.MAX_POOLING, (1, 1), (2, 2), auto_padding=[False], ceil_out_dim={})"
 SHARED = ("C.layers.ConvolutionTranspose((2, 2), 2)(v1)", "v2 + C.sin(v1)")
 
 
@@ -33,6 +34,10 @@ SHARED = ("C.layers.ConvolutionTranspose((2, 2), 2)(v1)", "v2 + C.sin(v1)")
     (SHARED, "values 0", 0, True),  # only gradients are wrong in CNTK
     (SHARED, "gradients", 1, True),  # of what does not go into the convolution
     (("C.layers.ConvolutionTranspose((2, 2), 2)(v1)", "C.sin(v2)"), "gradients", 0, True),  # nothing else uses v1
+    ((POOLING.format("True"), "C.tanh(v2)"), "values 0", 0, False),  # a third window of one cell begins at the fourth
+    ((POOLING.format("False"), "C.tanh(v2)"), "values 0", 0, True),
+    (("C.user_function(Square(v1))", "loop(lambda h: h + v2)"), "pieces", 0, False),
+    (("C.sin(v1)", "loop(lambda h: h + v2)"), "pieces", 0, True),
 ])
 def test_a_difference_is_known_where_its_culprit_contributes(texts, what, place, is_fault):
     (difference,) = marked([Difference("value", what, "[1.] in CNTK, [2.] here", place)], program(*texts))
