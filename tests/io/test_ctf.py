@@ -120,6 +120,12 @@ def test_other_files_are_refused_when_the_source_is_created(text, message, ctf):
         MinibatchSource(ctf(text, x=2))
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_files_in_utf_16_are_told_so(encoding, ctf):
+    with pytest.raises(RuntimeError, match=r"data0\.ctf is encoded in UTF-16, .* save it in UTF-8"):
+        MinibatchSource(ctf(("\ufeff" + A).encode(encoding), x=2, y=1))
+
+
 def test_a_missing_file_is_an_error(ctf):
     with pytest.raises(RuntimeError, match="Input file 'nowhere.ctf' is not open: No such file"):
         MinibatchSource(ctf("", x=2) | {"file": "nowhere.ctf"})

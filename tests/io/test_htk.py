@@ -88,6 +88,14 @@ def test_context_frames_are_concatenated_and_the_ends_repeated():
         np.testing.assert_array_equal(frames[: len(utterance)], expected)
 
 
+def test_byte_order_marks_are_skipped(files):
+    expected = read(features(), labels())
+    for name in ("f.scp", "l.list", "l.mlf"):
+        (files / name).write_text((files / name).read_text(), encoding="utf-8-sig")
+    for name, sequences in read(features(), labels()).items():
+        np.testing.assert_array_equal(np.concatenate(sequences), np.concatenate(expected[name]))
+
+
 def test_labels_are_matched_by_name():
     streams = read(features(), labels())
     for x, y, utterance, numbers in zip(streams["x"], streams["y"], UTTERANCES.values(), LABELS.values(), strict=True):

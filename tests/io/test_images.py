@@ -210,6 +210,12 @@ def test_archives_base64_and_sequence_ids(listed):
     np.testing.assert_array_equal(images(reader)[0], expected)
 
 
+def test_the_byte_order_mark_of_a_list_is_skipped(listed):
+    """Notepad writes one."""
+    (listed / "map.txt").write_text("a.png\t1\n", encoding="utf-8-sig")
+    np.testing.assert_array_equal(images(source([])), [PIXELS[..., ::-1].transpose(2, 0, 1)])
+
+
 def test_labels_and_ids_may_be_written_as_decimals(listed):
     (listed / "map.txt").write_text("7.0\ta.png\t1.\n+8\ta.png\t+2\n")
     reader = source([scale(4, 4)])

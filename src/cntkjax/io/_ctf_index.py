@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import string
 import time
@@ -107,7 +108,10 @@ def _scan(file: BinaryIO, name: str, skip_ids: bool) -> dict[str, np.ndarray]:
 def _first_row(file: BinaryIO, name: str) -> tuple[int, int, int]:
     """Offset of the first row, number of blank lines before it, and its first character."""
     file.seek(0)
-    offset = 3 if file.read(3) == b"\xef\xbb\xbf" else 0  # the byte order mark of UTF-8
+    mark = file.read(3)
+    if mark.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise RuntimeError(f"{name} is encoded in UTF-16, as by PowerShell's '>': save it in UTF-8 or ASCII")
+    offset = 3 if mark == codecs.BOM_UTF8 else 0
     file.seek(offset)
     lines = 0
     while text := file.read(_WINDOW):

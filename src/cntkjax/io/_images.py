@@ -172,7 +172,7 @@ class ImageFiles(ChunkedDeserializer):
         """The rows and their sizes."""
         columns = ("sequence id", "label", "image") if self.embedded else ("sequence id", "image", "label")
         try:
-            with io.TextIOWrapper(open_binary(self.path), encoding="utf-8", newline="") as file:
+            with io.TextIOWrapper(open_binary(self.path), encoding="utf-8-sig", newline="") as file:
                 for line, text in enumerate(file):
                     parts = text.rstrip("\r\n").split("\t")
                     if len(parts) not in (2, 3):

@@ -95,7 +95,7 @@ class UtteranceDeserializer(ChunkedDeserializer, ABC):
         """
         self.path = path
         try:
-            with io.TextIOWrapper(open_binary(path), encoding="utf-8") as file:
+            with io.TextIOWrapper(open_binary(path), encoding="utf-8-sig") as file:
                 for number, text in enumerate(file, 1):
                     if "\0" in text:
                         self.fail("contains a NUL character: this is no text file, or it is damaged", number)
