@@ -82,6 +82,26 @@ def test_models_train_as_on_cntk(layers, features, optimizer, expected, tmp_path
 
 
 @needs_keras2
+def test_weights_of_its_recurrent_layers_are_those_of_layers_here(tmp_path):
+    lines = run(tmp_path, """
+import cntk as C
+R, L = C.layers.Recurrence, C.layers
+model = Sequential([
+    Bidirectional(LSTM(3, return_sequences=True, bias_initializer="normal", name="in"), input_shape=(5, 4)),
+    GRU(2, return_sequences=True, name="gru", recurrent_activation="sigmoid", bias_initializer="normal"),
+    Dense(3, name="out"),
+])
+model.save_weights(sys.argv[1])
+z = L.Sequential([
+    (R(L.LSTM(3, name="forward_in")), R(L.LSTM(3, name="backward_in"), go_backwards=True)), C.splice,
+    R(L.GRU(2, name="gru")), L.Dense(3, name="out"),
+])(C.sequence.input_variable(4))
+print(C.load_weights(z, sys.argv[1]), np.abs(z.eval(list(sequences)) - model.predict(sequences)).max() < 1e-6)
+""", tmp_path / "w.h5")
+    assert lines[-1] == "[] True"
+
+
+@needs_keras2
 def test_a_saved_model_is_loaded_and_its_script_gets_its_arguments(tmp_path):
     code = f"""
 layers = [LSTM(4, input_shape=(5, 4)), Dense(3, activation="softmax")]

@@ -20,6 +20,7 @@ from ..graph.errors import explain
 from ..graph.function import Node, nodes
 from ..graph.names import leaf_paths, numbered
 from ..graph.variable import Leaf, kind_of, outside, set_value, value_of
+from ._cells import OF_KERAS, cell_weight, kinds_of_cells, of_pytorch, taken
 
 Layout: TypeAlias = Literal["cntk", "torch", "keras"]
 _LAYOUTS: dict[str, Layout] = {
@@ -39,7 +40,10 @@ _LIKE_PYTORCH = (
     {"scale": "weight", "bias": "bias", "aggregate_mean": "running_mean", "aggregate_variance": "running_var"},
 )
 # What Keras 3 numbers, by the beginnings of the names of its classes.
-_NUMBERED = {"batch_normalization": ("gamma", "beta", "moving_mean", "moving_variance"), "embedding": ("embeddings",)}
+_NUMBERED = {
+    "batch_normalization": ("gamma", "beta", "moving_mean", "moving_variance"), "embedding": ("embeddings",),
+    "cell": OF_KERAS,
+}
 
 
 @public
@@ -64,7 +68,8 @@ def save_weights(model: Node, path: str | os.PathLike[str], layout: Layout | Non
     """Write the parameters and constants of a model by name: ".safetensors", or ".pt" and ".pth" for PyTorch.
 
     `layout`: "torch" writes what `load_state_dict` reads, which is the default for PyTorch's files: layers of vectors,
-    convolutions, normalizations and embeddings have its names and shapes. Files of PyTorch need the package torch.
+    convolutions, normalizations, embeddings, LSTMs and plain recurrent cells have its names and shapes. Files of
+    PyTorch need the package torch.
     Errors: ValueError for another extension; ImportError; OSError, and an existing file is unchanged.
 
     >>> import cntkjax as C
@@ -76,7 +81,14 @@ def save_weights(model: Node, path: str | os.PathLike[str], layout: Layout | Non
     products = _products(model)
     if layout == "torch":
         named = _named_as_in_pytorch(named)
-    arrays = {name: _given_out(np.asarray(value_of(v)), v in products, layout) for name, v in named.items()}
+    cells = kinds_of_cells(model) if layout == "torch" else {}
+    arrays: dict[str, np.ndarray] = {}
+    for name, leaf in named.items():
+        array = np.asarray(value_of(leaf))
+        if cells.get(leaf, "GRU") == "GRU":  # PyTorch's GRU is another one
+            arrays[name] = _given_out(array, leaf in products, layout)
+        else:
+            arrays |= of_pytorch(cells[leaf], name, array)
     if kind == ".safetensors":
         files.write((Path(path), encode(arrays)))
     elif kind in (".pt", ".pth"):
@@ -100,10 +112,12 @@ def load_weights(
     "norm.aggregate_mean".
     `strict`: whether names that are left over on either side are an error.
     `layout`: "torch" if products have their weights transposed (`nn.Linear`), "keras" if images and filters have their
-    channels last. By default this follows from the extension; "cntk" for .safetensors and arrays. Recurrent layers are
-    not converted.
+    channels last. By default this follows from the extension; "cntk" for .safetensors and arrays. The weights of LSTMs,
+    plain recurrent cells and Keras' GRUs with `reset_after=False` are put in CNTK's order of gates; PyTorch's
+    "rnn.weight_hh_l1_reverse" is "rnn_l1_reverse.H", and "_l0" may be left out.
 
-    Errors: ValueError for names that do not match and for other shapes; then nothing is changed. ImportError.
+    Errors: ValueError for names that do not match, for other shapes, and for a GRU that computes something else; then
+    nothing is changed. ImportError.
 
     >>> import cntkjax as C, numpy as np
     >>> model = C.layers.Dense(2, name="h")(C.input_variable(3))
@@ -115,6 +129,7 @@ def load_weights(
     kind, layout = ("", layout or "cntk") if isinstance(weights, Mapping) else _layout_of(weights, layout)
     arrays = weights if isinstance(weights, Mapping) else _read(Path(weights), kind)
     named, products = weight_names(model), _products(model)
+    cells = {} if layout == "cntk" else kinds_of_cells(model)
     found: dict[str, np.ndarray] = {}
     unknown = []
     for name, array in arrays.items():
@@ -123,8 +138,14 @@ def load_weights(
             continue
         if own is None:
             unknown.append(name)
-        else:
-            found[own] = _taken(_as_array(array), named[own].shape, named[own] in products, layout)
+            continue
+        leaf, part, array = named[own], cell_weight(name), _as_array(array)
+        if part is None or leaf not in cells:
+            found[own] = _taken(array, leaf.shape, leaf in products, layout)
+            continue
+        for weight, values in taken(cells[leaf], part, array).items():
+            target = own.removesuffix(part.ours) + weight
+            found[target] = found[target] + values if part.is_summed and target in found else values
     missing = [
         name for name, leaf in named.items()
         if name not in found and (leaf.is_parameter or (leaf.shape and (leaf.name or layout == "cntk")))
@@ -161,6 +182,8 @@ def _candidates(name: str, names: Mapping[str, str]) -> Iterator[str]:
     *path, last = name.replace("/", ".").split(".")
     for alias in _ALIASES.get(last, ()):
         yield ".".join([*path, alias])
+    if part := cell_weight(name):
+        yield from (f"{layer}.{part.ours}" for layer in part.paths)
 
 
 def _products(model: Node) -> set[Leaf]:
@@ -205,11 +228,11 @@ def _given_out(array: np.ndarray, is_product: bool, layout: Layout) -> np.ndarra
 
 
 def _named_as_in_pytorch(named: Mapping[str, Leaf]) -> dict[str, Leaf]:
-    """Without counts of samples, of which PyTorch knows nothing."""
+    """Without counts of samples and constants without a name, of which PyTorch knows nothing."""
     layers: dict[str, dict[str, Leaf]] = {}
     for name, leaf in named.items():
         path, _, last = name.rpartition(".")
-        if leaf.is_parameter or leaf.shape:
+        if leaf.is_parameter or (leaf.shape and leaf.name):
             layers.setdefault(path, {})[last] = leaf
     result: dict[str, Leaf] = {}
     for path, weights in layers.items():
@@ -242,8 +265,7 @@ def _of_keras(file: Any) -> Iterator[tuple[str, Any]]:
     root = file.get("model_weights", file)
     if "layer_names" in root.attrs:
         for layer in map(_text, root.attrs["layer_names"]):
-            for name in map(_text, root[layer].attrs["weight_names"]):
-                yield f"{layer}.{name.split('/')[-1].split(':')[0]}", root[layer][name][()]
+            yield from _of_keras_2(layer, root[layer])
         return
     groups: list[Any] = []
     root.visititems(lambda name, group: groups.append(group) if hasattr(group, "keys") else None)
@@ -253,10 +275,20 @@ def _of_keras(file: Any) -> Iterator[tuple[str, Any]]:
         if kind == "optimizer" or not weights:
             continue
         names = next((each for begin, each in _NUMBERED.items() if kind.startswith(begin)), ("kernel", "bias"))
-        layer = _text(group.attrs.get("name", kind))
+        of_layer = file.get(f"{group.name.rpartition('/cell/')[0]}/vars", group) if kind == "cell" else group
+        layer = _text(of_layer.attrs.get("name", kind))
         is_layer = group.name.endswith("/vars") and len(weights) <= len(names)
         for key in weights:
             yield (f"{layer}.{names[int(key)]}" if is_layer else f"{group.name}/{key}".strip("/")), group[key][()]
+
+
+def _of_keras_2(layer: str, group: Any) -> Iterator[tuple[str, Any]]:
+    """The weights of a layer, or of those within it, such as both directions: "forward_lstm.kernel"."""
+    names = {name: name.split(":")[0].split("/") for name in map(_text, group.attrs["weight_names"])}
+    is_one = len({path[-1] for path in names.values()}) == len(names)
+    for name, (*path, last) in names.items():
+        inner = [part for part in path if not part.endswith("_cell")]
+        yield f"{layer if is_one else inner[-1]}.{last}", group[name][()]
 
 
 def _text(name: Any) -> str:
