@@ -87,14 +87,14 @@ def test_weights_of_its_recurrent_layers_are_those_of_layers_here(tmp_path):
 import cntk as C
 R, L = C.layers.Recurrence, C.layers
 model = Sequential([
-    Bidirectional(LSTM(3, return_sequences=True, bias_initializer="normal", name="in"), input_shape=(5, 4)),
-    GRU(2, return_sequences=True, name="gru", recurrent_activation="sigmoid", bias_initializer="normal"),
+    Bidirectional(GRU(3, return_sequences=True, bias_initializer="normal", name="in"), input_shape=(5, 4)),
+    SimpleRNN(2, return_sequences=True, bias_initializer="normal", name="rnn"),
     Dense(3, name="out"),
 ])
 model.save_weights(sys.argv[1])
 z = L.Sequential([
-    (R(L.LSTM(3, name="forward_in")), R(L.LSTM(3, name="backward_in"), go_backwards=True)), C.splice,
-    R(L.GRU(2, name="gru")), L.Dense(3, name="out"),
+    (R(L.GRU(3, name="forward_in")), R(L.GRU(3, name="backward_in"), go_backwards=True)), C.splice,
+    R(L.RNNStep(2, activation=C.tanh, name="rnn")), L.Dense(3, name="out"),
 ])(C.sequence.input_variable(4))
 print(C.load_weights(z, sys.argv[1]), np.abs(z.eval(list(sequences)) - model.predict(sequences)).max() < 1e-6)
 """, tmp_path / "w.h5")

@@ -283,12 +283,15 @@ def _of_keras(file: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _of_keras_2(layer: str, group: Any) -> Iterator[tuple[str, Any]]:
-    """The weights of a layer, or of those within it, such as both directions: "forward_lstm.kernel"."""
+    """The weights of a layer, or of those within it, such as both directions: "forward_lstm.kernel".
+
+    With the CNTK backend Keras 2 wrote "bidirectional_1_forward_lstm/kernel", others "…_1/forward_lstm/…".
+    """
     names = {name: name.split(":")[0].split("/") for name in map(_text, group.attrs["weight_names"])}
     is_one = len({path[-1] for path in names.values()}) == len(names)
     for name, (*path, last) in names.items():
         inner = [part for part in path if not part.endswith("_cell")]
-        yield f"{layer if is_one else inner[-1]}.{last}", group[name][()]
+        yield f"{layer if is_one else inner[-1].removeprefix(f'{layer}_')}.{last}", group[name][()]
 
 
 def _text(name: Any) -> str:
