@@ -23,7 +23,12 @@ CASES = {  # the operand, the filters, options, and how many calls of the librar
     "3x3": ((5, 9, 8), (7, 5, 3, 3), {}, 3),
     "more outputs than a panel": ((5, 9, 8), (70, 5, 3, 3), {}, 3),
     "whole panels": ((3, 6, 31), (32, 3, 3, 3), {}, 3),
-    "strides": ((5, 9, 8), (7, 5, 3, 3), {"strides": (2, 2)}, 2),
+    "strides": ((13, 9, 8), (7, 13, 3, 3), {"strides": (2, 2)}, 3),
+    "strides and few channels": ((5, 9, 8), (7, 5, 3, 3), {"strides": (2, 2)}, 2),
+    "strides that differ": ((13, 13, 11), (7, 13, 5, 4), {"strides": (3, 2)}, 3),
+    "strides along two of three axes": ((5, 7, 9, 8), (4, 5, 3, 3, 2), {"strides": (1, 2, 2)}, 3),
+    "a stride larger than the window": ((20, 13, 11), (40, 20, 2, 2), {"strides": (3, 3)}, 3),
+    "strides and dilation": ((13, 13, 11), (7, 13, 3, 3), {"strides": (2, 2), "dilation": (1, 2, 2)}, 2),
     "strides, no padding": ((5, 9, 8), (7, 5, 4, 3), {"strides": (3, 2), "auto_padding": [False]}, 3),  # padded first
     "dilation": ((5, 12, 11), (7, 5, 3, 3), {"dilation": (1, 2, 3)}, 3),
     "1x1": ((5, 9, 8), (7, 5, 1, 1), {}, 3),
@@ -73,6 +78,22 @@ def test_values_and_gradients_are_those_of_double_precision(case, calls, built):
     assert len(calls) == CASES[case][3]
     for each, result in zip(expected, results, strict=True):
         np.testing.assert_allclose(result, each, rtol=1e-5, atol=1e-5 * np.abs(each).max())
+
+
+@pytest.mark.parametrize("strides", [(2, 2), (3, 1)])
+def test_transposed_convolutions_are_those_of_double_precision(strides, calls):
+    results = []
+    for precision in (np.float64, np.float32):
+        rng = np.random.default_rng(7)
+        x = C.input_variable((5, 6, 7), dtype=precision, needs_gradient=True)
+        w = C.parameter(init=rng.normal(size=(5, 17, 3, 3)).astype(precision))
+        z = C.convolution_transpose(w, x, strides, auto_padding=[False, True, True])
+        data = rng.normal(size=(2, 5, 6, 7)).astype(precision)
+        gradients, value = C.reduce_sum(C.square(z)).grad({x: data}, wrt=[x, w], outputs=[z])
+        results.append([value, gradients[x], gradients[w]])
+    assert len(calls) == 3
+    for expected, result in zip(*results, strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
 
 
 def test_equal_runs_give_equal_bits():

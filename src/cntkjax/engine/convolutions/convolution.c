@@ -17,7 +17,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { VERSION = 1 }; /* as in library.py */
+enum { VERSION = 2 }; /* as in library.py */
 
 /* A tile: at most so many rows of one or two vectors, in 18 and 28 of 32 registers, or 12 of 16. */
 #ifdef __AVX512F__
@@ -54,7 +54,8 @@ typedef struct {
     int64_t samples, inputs, outputs;
     int64_t size[3], positions[3], window[3], stride[3], dilation[3], before[3];
     Strides x, w, y;
-} Task; /* as rewriting.py writes it */
+    int64_t first_filter, first_result; /* where those of this task begin, which is no gradient */
+} Task; /* as rewriting.py writes it; some sizes of a window may be 0, for results that are 0 */
 
 typedef struct {
     const Task *t;
@@ -402,20 +403,15 @@ static void find_places(Job *j, int64_t *places) {
 /* 0 on a processor without the vector instructions for which this was compiled. */
 EXPORT int cntkjax_convolution_version(void) { return IS_SUPPORTED ? VERSION : 0; }
 
-/* The function that XLA calls. Returned is an error, or NULL. */
-EXPORT void *cntkjax_convolution(Frame *frame) {
+/* Do a task. Returned is an error, or NULL. */
+static void *do_task(const Frame *frame, const Task *t) {
     const Interface *interface = frame->interface;
-    if (frame->extension) { /* XLA asks which version this is written for */
-        frame->extension->description->version.major = interface->version.major;
-        frame->extension->description->version.minor = interface->version.minor;
-        return NULL;
-    }
     int64_t threads = 1;
     void *failure = interface->threads(&(Threads){sizeof(Threads), NULL, frame->context, &threads});
     if (failure) return failure;
     Job *j = calloc(1, sizeof(Job));
-    const Task *t = frame->attributes.values[0]->data;
-    float *result = frame->results.buffers[0]->data, *second = frame->arguments.buffers[1]->data;
+    float *result = (float *)frame->results.buffers[0]->data + t->first_result;
+    float *second = (float *)frame->arguments.buffers[1]->data + t->first_filter;
     if (j) {
         j->t = t;
         divide(j);
@@ -450,4 +446,18 @@ EXPORT void *cntkjax_convolution(Frame *frame) {
     if (t->is_gradient) exchange(j, result);
     release(j);
     return NULL;
+}
+
+/* The function that XLA calls. Returned is an error, or NULL. */
+EXPORT void *cntkjax_convolution(Frame *frame) {
+    if (frame->extension) { /* XLA asks which version this is written for */
+        frame->extension->description->version.major = frame->interface->version.major;
+        frame->extension->description->version.minor = frame->interface->version.minor;
+        return NULL;
+    }
+    const Array *tasks = frame->attributes.values[0];
+    void *failure = NULL;
+    for (size_t i = 0; !failure && i < tasks->count * sizeof(int64_t) / sizeof(Task); i++)
+        failure = do_task(frame, (const Task *)tasks->data + i);
+    return failure;
 }

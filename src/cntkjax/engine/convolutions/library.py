@@ -11,7 +11,7 @@ import jax
 
 from ..._build_native import CONVOLUTIONS
 
-_VERSION = 1  # as in convolution.c
+_VERSION = 2  # as in convolution.c
 _INTERFACE = "0"  # the major version of XLA's foreign function interface that its structs are those of
 TARGET = f"cntkjax_convolution_{_VERSION}"  # the name of the function; stored programs hold it
 

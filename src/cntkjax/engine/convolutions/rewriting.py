@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence, Set
 from functools import partial
+from itertools import product
 from math import prod
+from operator import mul
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import jax
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 _VIEWS = {"stablehlo.transpose", "stablehlo.optimization_barrier"}
 _LARGEST_FILTERS = 1 << 19  # numbers: the library in C, which has them in a core's cache, gains nothing by larger ones
+_FEWEST_OUTPUTS = 12  # of convolutions with gaps: of 16 numbers that a vector holds
 _FEWEST_COLUMNS = 7  # of images in a product: half a tile's
 
 
@@ -96,16 +99,43 @@ def _native_call(task: Task) -> _Call | None:
     def of_axes(numbers: Sequence[int], missing: int) -> list[int]:
         return [*[missing] * (3 - len(numbers)), *numbers]
 
+    numbers: list[int] = []
+    for (x, w, y), before, begins in _phases(task):
+        numbers += [int(task.kind == "weights"), x.sizes[0], x.sizes[1], y.sizes[1]]  # as the struct in convolution.c
+        dilations = [n + 1 for n in task.dilations]
+        for each in (x.sizes[2:], y.sizes[2:], w.sizes[2:], task.strides, dilations):
+            numbers += of_axes(each, 1)
+        numbers += of_axes(before, 0)
+        for layout in (x, w, y):
+            numbers += [*layout.strides[:2], *of_axes(layout.strides[2:], 0)]
+        numbers += begins
+    return _Call(native.TARGET, 0, {"tasks": ir.DenseI64ArrayAttr.get(numbers)})
+
+
+def _phases(task: Task) -> Iterator[tuple[tuple[Layout, Layout, Layout], list[int], list[int]]]:
+    """The convolutions without gaps that a task is: layouts, the padding before, and where filters and results begin.
+
+    Along each axis the results at gap * i + phase, for all i, read every gap-th cell of the window. If there is none,
+    they are 0, as with a window of size 0.
+    """
     x, w, y = task.source, task.weights, task.result
-    numbers = [int(task.kind == "weights"), x.sizes[0], x.sizes[1], y.sizes[1]]  # as the struct in convolution.c
-    for each, missing in (
-        (x.sizes[2:], 1), (y.sizes[2:], 1), (w.sizes[2:], 1), (task.strides, 1), ([n + 1 for n in task.dilations], 1),
-        (task.before, 0),
-    ):
-        numbers += of_axes(each, missing)
-    for layout in (x, w, y):
-        numbers += [*layout.strides[:2], *of_axes(layout.strides[2:], 0)]
-    return _Call(native.TARGET, 0, {"task": ir.DenseI64ArrayAttr.get(numbers)})
+    gaps = task.gaps or [1] * len(task.before)
+    for phases in product(*map(range, gaps)):
+        axes = list(zip(gaps, phases, task.before, w.sizes[2:], y.sizes[2:], strict=True))
+        cells = [(before - phase) % gap for gap, phase, before, *_ in axes]
+        windows = [-(-(axis[3] - cell) // axis[0]) for axis, cell in zip(axes, cells, strict=True)]
+        counts = [-(-(positions - phase) // gap) for gap, phase, _, _, positions in axes]
+        padding = [(axis[2] - axis[1] - cell) // axis[0] for axis, cell in zip(axes, cells, strict=True)]
+        if min(counts) > 0:
+            windows = windows if min(windows) > 0 else [0] * len(windows)
+            layouts = x, _every(w, windows, gaps), _every(y, counts, gaps)
+            yield layouts, padding, [sum(map(mul, cells, w.strides[2:])), sum(map(mul, phases, y.strides[2:]))]
+
+
+def _every(layout: Layout, sizes: Sequence[int], gaps: Sequence[int]) -> Layout:
+    """Of so many places that are as far apart as the gaps."""
+    strides = [stride * gap for stride, gap in zip(layout.strides[2:], gaps, strict=True)]
+    return Layout([*layout.sizes[:2], *sizes], [*layout.strides[:2], *strides])
 
 
 _CALLS: dict[str, Callable[[Task], _Call | None]] = {"onednn": _onednn_call, "native": _native_call}
@@ -208,8 +238,11 @@ def _task(operation: Operation, is_general: bool) -> tuple[Task, list[_Array], _
         task = _convolution("source", y, _exchanged(w), x, spread, dilations, before)
         return task, [_operand(unreversed, is_general), of_x], of_y
     if spread != [1] * rank:
-        return None
-    if axes.input_feature_dimension == 0:  # sums over samples, which come first in memory
+        is_dense = {*strides, *dilations} == {1} and axes.input_feature_dimension != 0
+        if not is_general or not is_dense or y.sizes[1] < _FEWEST_OUTPUTS:
+            return None
+        task = _convolution("forward", x, w, y, strides, dilations, before)._replace(gaps=spread)
+    elif axes.input_feature_dimension == 0:  # sums over samples, which come first in memory
         task = _convolution("weights", _exchanged(x), _exchanged(y), _exchanged(w), dilations, strides, before)
     else:
         task = _convolution("forward", x, w, y, strides, dilations, before)

@@ -48,7 +48,8 @@ class Task(NamedTuple):
 
     `kind`: "forward", "source" or "weights". Layouts: source and result [n, channels, *spatial], weights [outputs,
     inputs, *window]. The operands of a call are the two of these that are not computed, in this order. `dilations`: how
-    many cells are left out between two of a window.
+    many cells are left out between two of a window. `gaps`: how far apart the operand's cells are in what is convolved,
+    with zeros between them; none if it is empty, as for oneDNN.
     """
 
     kind: str
@@ -59,6 +60,7 @@ class Task(NamedTuple):
     dilations: Sequence[int]
     before: Sequence[int]
     after: Sequence[int]
+    gaps: Sequence[int] = ()
 
     @property
     def multiplications(self) -> int:
