@@ -124,7 +124,7 @@ class Program:
     @property
     def differentiated(self) -> list[str]:
         """The variables of which gradients are observed."""
-        return [s.name for s in self.statements if "C.parameter(" in s.text or "needs_gradient" in s.text]
+        return [s.name for s in self.statements if s.text.startswith("C.parameter(") or "needs_gradient" in s.text]
 
     @property
     def below_first_root(self) -> list[str]:
