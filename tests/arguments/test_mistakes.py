@@ -75,3 +75,14 @@ def test_what_cntk_computes_with_is_accepted(name):
 ])
 def test_older_ways_to_look_at_a_signature_show_the_parameters_too(function, parameters):
     assert inspect.getfullargspec(function).args == parameters.split()  # as in CNTK: it does not look behind wrappers
+
+
+@pytest.mark.parametrize("call, title", [
+    (lambda: trainer().train_minibatch(q=1), "Trainer.train_minibatch"),
+    (lambda: (x * w).clone(q=1), "Function.clone"),
+    (lambda: C.Trainer(q=1), "Trainer"),
+    (lambda: C.sgd([w], 0.1, q=1), "sgd"),
+])
+def test_an_argument_that_there_is_not_is_told_of_what_the_user_called(call, title):
+    with pytest.raises(TypeError, match=rf"^{title}\(\) got an unexpected keyword argument 'q'"):
+        call()

@@ -89,6 +89,8 @@ def checked(f: F, title: str, operands: bool = False, first: bool = False) -> F:
 
     call.__signature__ = inspect.signature(f)  # type: ignore[attr-defined]  # getfullargspec looks at no __wrapped__
     setattr(call, _CHECKED, True)
+    if inspect.isfunction(f):  # in Python's own errors, of arguments that there are none of, for one
+        f.__qualname__ = title
     return call  # type: ignore[return-value]
 
 
