@@ -134,6 +134,19 @@ def learns_sparse_rows(program: Program, s: Statement) -> bool:
     return program.learner.startswith("C.nesterov") and is_sparse
 
 
+def drops_sparse(program: Program, s: Statement) -> bool:
+    """Dropout of values that are sparse, or that `unpack` makes of such."""
+    operands = [program[u] for u in s.uses]
+    behind = [program[u] for operand in operands for u in operand.uses]
+    return "Dropout(" in s.text and any(a.type.is_sparse for a in operands + behind)
+
+
+def is_assigned(program: Program, s: Statement) -> bool:
+    """A root that is another name of a parameter that a statement assigns."""
+    is_alias = s.name in program.roots and s.text.startswith(("C.alias(", "C.layers.Label("))
+    return is_alias and any(f"C.assign({s.uses[0]}," in other.text for other in program.statements)
+
+
 def is_scalar_input(program: Program, s: Statement) -> bool:
     return s.is_input and s.type.shape == () and bool(s.type.axes)
 
@@ -203,6 +216,8 @@ KNOWN: Sequence[Known] = [
     *refused("sparse results of double precision", "is_sparse",
              r"DataType Float does not match the corresponding Value's"),
     Known("parameters that become NaN where", lambda program, s: "l1_" in program.learner, "nan.* here", "training"),
+    Known("dropout of sparse values", drops_sparse),
+    Known("a parameter that is an output of the evaluation", is_assigned, observed=FORWARD),
     Known("nesterov with the sparse gradient", learns_sparse_rows, observed="training"),
     Known("`sequence.unpack` of a gather", is_unpacked_gather, "^shape", FORWARD),
     Known("gradient of a parameter that is spliced with the steps", splices_steps_with_a_leaf, observed=BACKWARD),
@@ -242,7 +257,7 @@ KNOWN: Sequence[Known] = [
     Known("gradient of `crop_manual` of a value to its own size", text(r"C\.cast\("), observed=BACKWARD),
     Known("batch normalization of sequences of vectors", of_sequences("BatchNormalization"), observed=BACKWARD),
     Known("loops over several values of which `to_sequence`", loops_over_made_steps),
-    Known("clone: a substitute that is computed from", text(r"\.clone\("), r"-2\], \['new'\].* here", kind="type"),
+    Known("clone: a substitute that is computed from", text(r"\.clone\("), r"\['new'\].* here", kind="type"),
     Known("gradient of `reduce_prod` at 0", text(r"C\.reduce_prod"), observed=BACKWARD),
     Known("gradient of a value that goes into a transposed convolution", shares_operand, observed=BACKWARD),
     Known("a list of NumPy numbers fed as samples", is_scalar_input, observed="fed oddly"),

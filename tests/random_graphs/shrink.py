@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from .compare import Difference, compare
+from .compare import Difference, compare, is_refusal
 from .draft import AXES
 from .known import marked
 from .processes import CNTK, OURS, Shown, comparable, on_cntk, run
@@ -47,7 +47,11 @@ def _differences(programs: list[Program], thriftily: bool) -> list[list[Differen
     cntk_again, exact = on_cntk(again), run(CNTK, [p.in_double_precision for p in again])
     for i, theirs, mine, in_double in zip(doubtful, cntk_again, ours_again, exact, strict=True):
         p = programs[i]
-        found[i] = confirmed(found[i], marked(compare(theirs, mine, p.dtype), p), compare(theirs, in_double, p.dtype))
+        refused = [d for d in found[i] if is_refusal(in_double.get(d.what, {"error": ""}))]
+        found[i] = confirmed(
+            found[i], marked(compare(theirs, mine, p.dtype), p),
+            compare(theirs, in_double, p.dtype), compare(in_double, mine, p.dtype) + refused,
+        )
     return found
 
 
@@ -55,18 +59,27 @@ def _marked(programs: list[Program], cntk: list[Shown], ours: list[Shown]) -> li
     return [marked(compare(a, b, p.dtype), p) for p, a, b in zip(programs, cntk, ours, strict=True)]
 
 
-def confirmed(found: list[Difference], again: list[Difference], rounded: list[Difference]) -> list[Difference]:
+def confirmed(
+    found: list[Difference], again: list[Difference], rounded: list[Difference], exact: list[Difference]
+) -> list[Difference]:
     """The differences; those are known that are none when CNTK is asked again, by another process.
 
-    It has answered by chance then, or, in a tilted program, the gradient of a parameter is 0 but for rounding.
-    `rounded`: how CNTK differs from itself in double precision. What does tells nothing of a value here.
+    It has answered by chance then, or, in a tilted program, the gradient of a parameter is 0 but for rounding. A value
+    tells nothing where CNTK differs from itself in double precision (`rounded`), or where ours is equal to that
+    (`exact`: how it differs, or what cannot be computed so).
     """
     def reason(d: Difference) -> str:
         if d.is_fault and (d.kind, d.what, d.place) not in {(x.kind, x.what, x.place) for x in again}:
             return "not there again"
-        return "rounding" if d.kind == "value" and (d.what, d.place) in {(x.what, x.place) for x in rounded} else ""
+        is_rounding = _is_among(d, rounded) or not _is_among(d, exact)
+        return "rounding" if d.kind == "value" and is_rounding else ""
 
     return [replace(d, kind="known", details=f"{why} | {d.details}") if (why := reason(d)) else d for d in found]
+
+
+def _is_among(difference: Difference, others: list[Difference]) -> bool:
+    """Whether one of the others is in the same place."""
+    return (difference.what, difference.place) in {(x.what, x.place) for x in others}
 
 
 def shrink(program: Program, kind: str) -> tuple[Program, list[Difference]]:
