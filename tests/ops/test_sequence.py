@@ -257,3 +257,18 @@ def test_the_number_of_scattered_steps_must_match_the_condition(train):
         wrong = {**feed, few: [np.float32(steps)]}
         with pytest.raises(ValueError, match=rf"differ in length: \[{len(steps)}\] against \[2\]"):
             f.grad(wrong, [few]) if train else f.eval(wrong)
+
+
+@pytest.mark.parametrize("end", [S.first, S.last, C.layers.Fold(C.plus)], ids=["first", "last", "Fold"])
+@pytest.mark.parametrize("shorten", [
+    C.layers.SequentialConvolution(2, init=1, pad=False, reduction_rank=0), lambda x: S.slice(x, 1, 0),
+], ids=["convolution", "slice"])
+def test_the_ends_of_a_sequence_without_steps_are_zero_whatever_is_beside_it(shorten, end):
+    """CNTK 2.7 refuses such a sequence."""
+    x = S.input_variable((), needs_gradient=True)
+    f = end(shorten(x)) * 2
+    sequences = [np.float32([3]), np.float32([1, 2, 4])]
+    together, gradients = f.eval({x: sequences}), f.grad({x: sequences})
+    assert together[0] == f.eval({x: sequences[:1]})[0] == gradients[0] == 0
+    assert together[1] != 0
+    assert gradients[1].any()

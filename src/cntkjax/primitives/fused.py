@@ -107,10 +107,14 @@ class SequenceLast(Primitive):
 
 
 def _at(ctx: Context, x: Traced, step: int | Array) -> Traced:
-    """One step of each sequence; of -1 the last one of the grid."""
+    """One step of each sequence, zero for one of which a gather or convolution has left none; of -1 the grid's last."""
     layout, data = ctx.layout(x.axes), _data_of(ctx, x)
     is_last = isinstance(step, int) and step < 0
-    return Traced(jax.tree.map(lambda d: d[-1] if is_last else layout.at(d, step), data), (BATCH,))
+    steps = jax.tree.map(lambda d: d[-1] if is_last else layout.at(d, step), data)
+    if not (x.is_sparse or layout.full):
+        is_empty = (layout.length == 0) & ctx.mask((BATCH,))  # padding repeats a sample
+        steps = jnp.where(is_empty.reshape(-1, *(1,) * (steps.ndim - 1)), 0, steps)
+    return Traced(steps, (BATCH,))
 
 
 def _data_of(ctx: Context, x: Traced) -> Array | Sparse:
