@@ -169,7 +169,7 @@ KNOWN: Sequence[Known] = [
              r"needs input type \(no gradient\)", r"used for evaluation only", r"does not support gradient propgation",
              r"does not participate in gradient propagation", r"OneHot operation found to have incorrect Value"),
     *refused("a function combined with one that was loaded from a file", "reload", r"Duplicated name for"),
-    *refused("a slice, gather or convolution that leaves nothing of a sequence", r"C\.sequence\.(slice|gather|where|scatter)",
+    *refused("a slice, gather or convolution that leaves nothing", r"C\.sequence\.(slice|gather|where|scatter)",
              r"Sequences must be a least one frame long", r"first entry of a Value mask must be Valid"),
     *refused("ends, sums, gathers and unpacked steps of pieces",
              r"sequence\.|Fold|Attention|Unfold|ndcg|lambda_rank|edit", r"accessing a portion of a sequence",
