@@ -47,7 +47,8 @@ def training_of(program: Program, names: dict[str, Any]) -> Training | None:
         return None
     exec(program.loss[0], names)
     parameters = in_order(names["loss"].parameters)
-    return Training(names, parameters) if parameters else None
+    is_known = all(n >= 0 for p in parameters for n in p.shape)  # others have no value yet
+    return Training(names, parameters) if parameters and is_known else None
 
 
 class Training:
