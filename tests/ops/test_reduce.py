@@ -78,3 +78,11 @@ def test_a_reduced_axis_is_dropped_beside_several_free_dimensions(sizes):
     np.testing.assert_array_equal(C.reduce_max(x, 1, keepdims=False).eval({x: data}), data.max(2))
     turned = C.reshape(x, (3, C.FreeDimension, C.FreeDimension)).eval({x: data})
     np.testing.assert_array_equal(turned, data.reshape(1, 3, *sizes))
+
+
+@pytest.mark.parametrize("axis", [-1, -2])
+def test_a_reduced_axis_goes_and_free_ones_stay_in_their_order(axis):
+    """One of the free sizes is that of another axis; CNTK 2.7 drops no axis of values with two free dimensions."""
+    x = C.input_variable((C.FreeDimension, C.FreeDimension, 3, 2), dynamic_axes=[])
+    data = np.arange(36, dtype=np.float32).reshape(3, 2, 3, 2)
+    np.testing.assert_array_equal(C.reduce_sum(x, axis, keepdims=False).eval({x: data}), data.sum(axis))

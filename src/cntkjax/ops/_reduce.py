@@ -8,7 +8,7 @@ from typing import Any
 
 from ..graph.arguments import public_operation
 from ..graph.axis import ALL_AXES, ALL_STATIC, Axis, AxisLike
-from ..graph.shape import is_unknown
+from ..graph.shape import FREE, is_unknown
 from ..primitives import reduce as _primitives
 from ..primitives.reshape import Squeeze
 from ..variables import Variable
@@ -66,7 +66,7 @@ def _without(axes: list[Axis], x: Function) -> Function:
     static = [a for a in axes if a.is_static_axis]
     if not static:
         return x
-    if is_unknown(x.shape):
+    if is_unknown(x.shape) or x.shape.count(FREE) > 1:  # of which a reshape does not know which size is whose
         return node(Squeeze, [x.output], {"axisVec": static})
     reduced = {a.static_axis_index() % len(x.shape) for a in static}
     return reshape(x, tuple(d for i, d in enumerate(x.shape) if i not in reduced))
