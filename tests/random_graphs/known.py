@@ -56,6 +56,12 @@ def is_unpacked_gather(program: Program, s: Statement) -> bool:
     return "C.sequence.unpack" in s.text and bool(re.search(shortened, before))
 
 
+def makes_steps_of_padding(program: Program, s: Statement) -> bool:
+    """A sequence made of the unpacked steps of a gather, which are padded here."""
+    operands = [s, *(program[u] for u in s.uses)]
+    return "C.to_sequence" in s.text and any(is_unpacked_gather(program, a) for a in operands)
+
+
 def is_row_of_other_samples(program: Program, s: Statement) -> bool:
     """A vector times a matrix of one column, both with the batch axis."""
     operands = re.match(r"C\.times\((v\d+), (v\d+)", s.text)
@@ -220,6 +226,7 @@ KNOWN: Sequence[Known] = [
     Known("a parameter that is an output of the evaluation", is_assigned, observed=FORWARD),
     Known("nesterov with the sparse gradient", learns_sparse_rows, observed="training"),
     Known("`sequence.unpack` of a gather", is_unpacked_gather, "^shape", FORWARD),
+    Known("`sequence.unpack` of a gather", makes_steps_of_padding),
     Known("gradient of a parameter that is spliced with the steps", splices_steps_with_a_leaf, observed=BACKWARD),
     Known("random numbers", text("Dropout"), observed=BACKWARD),
     Known("indices out of range, or NaN, in `gather`", text(r"C\.gather\("), r"nan.* here"),
