@@ -224,6 +224,16 @@ def test_the_graph_inside_a_block_may_differ(tmp_path):
     assert (node.node_attributes["rngSeed"], node.node_attributes["rngOffset"] > 0) == (3, True)
 
 
+def test_a_number_may_have_the_type_that_cntk_gives_it_in_an_evaluation(tmp_path):
+    """In CNTK 2.7 the number of `Function(lambda x: tanh(x) * 2)` is single precision until its values are doubles."""
+    x = C.input_variable(2, dtype=np.float64)
+    (C.tanh(x) * C.constant(3, dtype=np.float64)).save(tmp_path / "m")
+    f = C.Function(lambda v: C.tanh(v) * 2)(x)
+    assert f.constants[0].dtype == np.float32
+    f.restore(tmp_path / "m")
+    assert (f.constants[0].value, f.constants[0].dtype) == (3, np.float32)
+
+
 @pytest.mark.parametrize(
     ("other", "reason"),
     [

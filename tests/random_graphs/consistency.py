@@ -100,11 +100,12 @@ def _other_gradients(program: Program, names: dict[str, Any], minibatch: dict[st
 
 def _gradients_of_others(program: Program, names: dict[str, Any], minibatch: dict[str, Any]) -> Iterator[str]:
     """Gradients of one root with respect to what only others depend on: zeros, in the form of the values."""
-    f = names["C"].combine([names[r] for r in program.roots])
-    for root in program.roots[:1] + program.roots[1:][-1:]:
+    roots = [r for r in program.roots if BATCH in program[r].type.axes]  # the others need not have values
+    f = names["C"].combine([names[r] for r in roots]) if roots else None
+    for root in roots[:1] + roots[1:][-1:]:
         below = {s.name for s in program.cone([root])}
         others = [v for v in program.differentiated if v not in below]
-        wrt = [names[v] for v in others if names[v] in (*f.parameters, *f.arguments)]
+        wrt = [names[v] for v in others if f and names[v] in (*f.parameters, *f.arguments)]
         found = f.grad(names["feed"](f, minibatch), wrt=wrt, grad_root=names[root]) if wrt else {}
         for v, gradient in (found if isinstance(found, dict) else {wrt[0]: found}).items():
             values = minibatch[v.name] if v.is_input else v.value

@@ -153,10 +153,16 @@ def is_assigned(program: Program, s: Statement) -> bool:
     return is_alias and any(f"C.assign({s.uses[0]}," in other.text for other in program.statements)
 
 
+def hides_nan(program: Program, s: Statement) -> bool:
+    """A gradient that may be NaN in CNTK, after which parameters are 0 with L1 regularization."""
+    return "l1_" in program.learner and bool(re.search(ROOTS, s.text))
+
+
 def is_scalar_input(program: Program, s: Statement) -> bool:
     return s.is_input and s.type.shape == () and bool(s.type.axes)
 
 
+ROOTS = r"C\.(sqrt|asin|acos|atanh)|reduce_l2|LayerNorm|mean_variance"
 FORWARD = "values|loaded|fed|pieces"
 BACKWARD = "gradients|training"
 PADS_CHANNELS = r"C\.convolution_transpose\(.*auto_padding=\[True"
@@ -224,6 +230,7 @@ KNOWN: Sequence[Known] = [
     Known("parameters that become NaN where", lambda program, s: "l1_" in program.learner, "nan.* here", "training"),
     Known("dropout of sparse values", drops_sparse),
     Known("a parameter that is an output of the evaluation", is_assigned, observed=FORWARD),
+    Known("gradient of `sqrt` at 0", hides_nan, observed="training"),
     Known("nesterov with the sparse gradient", learns_sparse_rows, observed="training"),
     Known("`sequence.unpack` of a gather", is_unpacked_gather, "^shape", FORWARD),
     Known("`sequence.unpack` of a gather", makes_steps_of_padding),
@@ -238,7 +245,7 @@ KNOWN: Sequence[Known] = [
     Known("cosines of zero vectors", text(r"C\.cosine_distance"), r"nan.* in CNTK"),
     Known("gradients of `cosine_distance` of operands", has_operands_of_other_axes, observed=BACKWARD),
     Known("`fmeasure` of values that are normalized", divides_by_rounding),
-    Known("gradient of `sqrt` at 0", text(r"C\.(sqrt|asin|acos|atanh)|reduce_l2|LayerNorm|mean_variance"),
+    Known("gradient of `sqrt` at 0", text(ROOTS),
           r"^\[(\s*nan)+\] in CNTK", BACKWARD),
     Known("`sqrt`, reductions to a maximum or minimum", text(r"C\.sqrt|reduce_m|argm|(?i:max_?pool)"), r"nan.* here"),
     Known("pooling with `ceil_out_dim`", text(r"C\.AVG_POOLING.*ceil_out_dim=True")),

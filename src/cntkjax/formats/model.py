@@ -9,6 +9,8 @@ import os
 from collections.abc import Iterator, Sequence
 from enum import Enum
 
+import numpy as np
+
 from .._terminal import announced
 from ..engine.lower.carry import memory_of
 from ..graph.errors import explain
@@ -72,7 +74,8 @@ def restore_pairs(pairs: Sequence[tuple[Item, Item]]) -> None:
     for mine, stored in pairs:
         if isinstance(stored, Leaf) and isinstance(mine, Leaf):
             infer_shape(mine, stored.shape)
-            set_value(mine, value_of(stored))
+            value = value_of(stored)
+            set_value(mine, value if mine.dtype == stored.dtype else np.asarray(value, mine.dtype))
         elif isinstance(stored, Node) and isinstance(mine, Node):
             attributes = stored.node_attributes
             mine.node_attributes.update({key: attributes[key] for key in ("rngSeed", "rngOffset") if key in attributes})
@@ -117,7 +120,9 @@ class _Pairing:
                     self._visit(v, operand, w, stored_operand)
                 else:
                     self._pair(v, w)
-                    if (kind_of(v), v.name, v.dtype) != (kind_of(w), w.name, w.dtype) or not matches(v.shape, w.shape):
+                    # CNTK gives numbers the type of the graph that they are in when it evaluates that.
+                    has_type = v.dtype == w.dtype or (v.is_constant and not v.shape)
+                    if (kind_of(v), v.name) != (kind_of(w), w.name) or not has_type or not matches(v.shape, w.shape):
                         raise _mismatch(v, w, "is of another kind, name, type or shape")
                     yield v, w
 
