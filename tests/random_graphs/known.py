@@ -77,14 +77,15 @@ def is_cropped_to_itself(program: Program, s: Statement) -> bool:
 
 def pools_beyond(program: Program, s: Statement) -> bool:
     """Pooling whose last window has its center behind the operand."""
-    pattern = r"C\.pooling\((v\d+), \S+ \((.*?)\), \((.*?)\), auto_padding=\[False\], ceil_out_dim=True"
+    pattern = r"C\.pooling\((v\d+), \S+ \((.*?)\), \((.*?)\), auto_padding=\[(.*?)\], ceil_out_dim=True"
     options = re.match(pattern, s.text)
     if not options:
         return False
-    windows, strides = (map(int, numbers.split(",")) for numbers in options.groups()[1:])
+    windows, strides = (map(int, numbers.split(",")) for numbers in options.groups()[1:3])
+    centers = (0 if options[4] == "True" else (window - 1) // 2 for window in windows)
     sizes, pooled = program[options[1]].type.shape[1:], s.type.shape[1:]
-    axes = zip(windows, strides, sizes, pooled, strict=True)
-    return any((n - 1) * step + (window - 1) // 2 >= size for window, step, size, n in axes)
+    axes = zip(centers, strides, sizes, pooled, strict=True)
+    return any((n - 1) * step + center >= size for center, step, size, n in axes)
 
 
 def loops_over_made_steps(program: Program, s: Statement) -> bool:
