@@ -147,5 +147,9 @@ def test_mistakes_are_refused():
         EarlyStopping(mode="best")
     with pytest.raises(ValueError, match="factor"):
         ReduceLROnPlateau(factor=2)
+    with pytest.raises(ValueError, match="EarlyStopping: patience has to be 0 or more, not -1"):
+        EarlyStopping(patience=-1)
+    with pytest.raises(ValueError, match="ReduceLROnPlateau: cooldown has to be 0 or more, not -2"):
+        ReduceLROnPlateau(cooldown=-2)
     with pytest.raises(TypeError, match="derives from"):
         CallbackList(C.Trainer(None, *regression()[1:]), [print])

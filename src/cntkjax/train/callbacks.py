@@ -94,6 +94,11 @@ class _Monitor(Callback):
 
     on_validation_end = on_epoch_end
 
+    def _check_not_negative(self, **numbers: float) -> None:
+        for name, number in numbers.items():
+            if number < 0:
+                raise ValueError(f"{type(self).__name__}: {name} has to be 0 or more, not {number}")
+
     def on_train_end(self) -> None:
         """Warn if the quantity never came."""
         if self._others:
@@ -131,6 +136,7 @@ class EarlyStopping(_Monitor):
     """Ends training when a quantity has not improved `patience` times in a row.
 
     `restore_best_weights`: at the end the parameters get the values that they had at the best one.
+    Errors: ValueError for a patience below 0.
 
     >>> stop = EarlyStopping(monitor="loss", patience=2)
     >>> for loss in (3.0, 2.0, 2.5, 2.1):
@@ -144,6 +150,7 @@ class EarlyStopping(_Monitor):
         restore_best_weights: bool = False,
     ) -> None:
         super().__init__(monitor, mode, min_delta)
+        self._check_not_negative(patience=patience)
         self.patience, self.restore_best_weights = patience, restore_best_weights
         self._best_weights: list[np.ndarray] = []
 
@@ -220,7 +227,7 @@ class ReduceLROnPlateau(_Monitor):
     """Multiplies the learning rates by `factor` when a quantity has not improved `patience` times in a row.
 
     `cooldown`: how many times nothing is counted after that. `min_lr`: no rate becomes less than this.
-    Errors: ValueError for a factor that is not below 1.
+    Errors: ValueError for a factor that is not between 0 and 1, and for negative numbers.
     """
 
     def __init__(
@@ -230,6 +237,7 @@ class ReduceLROnPlateau(_Monitor):
         super().__init__(monitor, mode, min_delta)
         if not 0 < factor < 1:
             raise ValueError(f"ReduceLROnPlateau: factor has to be between 0 and 1, not {factor}")
+        self._check_not_negative(patience=patience, cooldown=cooldown, min_lr=min_lr)
         self.factor, self.patience, self.cooldown, self.min_lr = factor, patience, cooldown, min_lr
         self._cooling = 0
 
