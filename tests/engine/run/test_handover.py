@@ -1,6 +1,7 @@
 """Handing over state: what a program has computed is committed once, whatever interrupts it."""
 
 import signal
+import subprocess
 import sys
 import time
 
@@ -122,6 +123,29 @@ def test_an_interrupt_that_python_ignores_comes_again(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         Dying()
         time.sleep(60)
+
+
+INTERRUPTED_IMPORT = """
+import signal, sys
+
+class Interrupting:
+    def find_spec(self, name, path, target=None):
+        if name == "jaxlib._jax":
+            signal.raise_signal(signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupting())
+try:
+    import cntkjax
+except KeyboardInterrupt:
+    import cntkjax, jax.numpy
+    print(cntkjax.minus([3], [1]).eval())
+"""
+
+
+def test_an_interrupt_waits_until_jax_is_imported():
+    result = subprocess.run([sys.executable, "-c", INTERRUPTED_IMPORT], capture_output=True, text=True)
+    assert result.stdout == "[2.]\n", result.stderr
 
 
 def test_other_ignored_exceptions_are_shown_as_before(monkeypatch):
