@@ -162,7 +162,10 @@ class Convolution(_Convolving):
         groups = attrs["groups"]
         channels, *window = kernel.shape[leading:]
         if INFERRED in window:
-            raise self.fail(inputs, "only the channels of a kernel can be inferred", "give the size of its window")
+            raise self.fail(
+                inputs, f"only the channels of a kernel can be inferred, not the sizes of its window {tuple(window)}",
+                "give the window one size for each axis of the operand behind its channels",
+            )
         if channels == INFERRED and x.shape[0] == FREE:
             raise self.fail(
                 inputs, "a free dimension has no size to infer the channels of the kernel from",
