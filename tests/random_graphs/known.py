@@ -94,10 +94,11 @@ def loops_over_made_steps(program: Program, s: Statement) -> bool:
     return bool(re.search("loop|Recurrence|Fold", s.text)) and len(set(made)) > 1
 
 
-def loops_over_user_function(program: Program, s: Statement) -> bool:
-    """A loop whose step contains a user function, or reads what one has computed."""
-    before = program.cone([s.name])
-    return bool(re.search("loop|Recurrence|Fold", s.text)) and any("user_function" in a.text for a in before)
+def follows_user_function(pattern: str, is_open: bool = False) -> Predicate:
+    """A statement that contains a user function, or reads what one has computed. `is_open`: with a free dimension."""
+    return lambda program, s: bool(re.search(pattern, s.text)) and s.type.is_open >= is_open and any(
+        "user_function" in a.text for a in program.cone([s.name])
+    )
 
 
 def has_operands_of_other_axes(program: Program, s: Statement) -> bool:
@@ -276,8 +277,9 @@ KNOWN: Sequence[Known] = [
     Known("gradient of `reduce_prod` at 0", text(r"C\.reduce_prod"), observed=BACKWARD),
     Known("gradient of a value that goes into a transposed convolution", shares_operand, observed=BACKWARD),
     Known("a list of NumPy numbers fed as samples", is_scalar_input, observed="fed oddly"),
-    Known("a loop over a user function", lambda program, s: s.type.is_open and bool(re.search("loop.*user_f", s.text))),
-    Known("truncated sequences in a loop over a user function", loops_over_user_function, observed="pieces"),
+    Known("a loop over a user function", follows_user_function("loop|Recurrence|Fold", is_open=True)),
+    Known("truncated sequences in a loop over a user function",
+          follows_user_function("loop|Recurrence|Fold|past_value|future_value|Delay"), observed="pieces"),
     Known("a free dimension in a loop", loops_over_another_size),
 ]
 
