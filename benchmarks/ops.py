@@ -34,7 +34,7 @@ from cntkjax.engine.plan.plan import Plan
 from cntkjax.engine.run.context import make_context
 from cntkjax.engine.xla.allocator import keep_freed_memory
 from cntkjax.engine.xla.compiler import compiler_options
-from cntkjax.engine.xla.platform import lowering
+from cntkjax.engine.xla.platform import convolutions_by, lowering
 from cntkjax.graph.variable import value_of
 from cntkjax.interop import to_jax
 
@@ -96,8 +96,13 @@ def swap_batch_and_time(array: Array, variable: Variable) -> Array:
 
 
 def compiled_passes(f: Callable[..., Array], data: list[PyTree], options: dict[str, str], wrt: int) -> list[Pass]:
-    """The forward pass, and, if anything is differentiated, forward with backward."""
-    weights = jax.random.normal(jax.random.key(0), jax.eval_shape(f, *data).shape)
+    """The forward pass, and, if anything is differentiated, forward with backward.
+
+    Compiled as this package's programs are, where these are its options.
+    """
+    by = lowering().convolutions if options else "xla"
+    with convolutions_by(by):  # jax keeps this trace
+        weights = jax.random.normal(jax.random.key(0), jax.eval_shape(f, *data).shape)
 
     def loss(weights: Array, *data: PyTree) -> tuple[Array, Array]:
         # The weights are an argument: with constants XLA would compute some gradients when it compiles.
@@ -106,14 +111,11 @@ def compiled_passes(f: Callable[..., Array], data: list[PyTree], options: dict[s
 
     gradient = jax.grad(loss, argnums=tuple(range(1, wrt + 1)), has_aux=True)
     passes = [(f, data), (gradient, [weights, *data])][: 2 if wrt else 1]
-    return [(compiled(jax.jit(function).lower(*arrays), options), arrays) for function, arrays in passes]
-
-
-def compiled(lowered: jax.stages.Lowered, options: dict[str, str]) -> jax.stages.Compiled:
-    """Compiled as this package's programs are, where these are its options."""
-    if options and lowering().convolutions != "xla":
-        rewrite(lowered, lowering().convolutions)
-    return lowered.compile(options)
+    with convolutions_by(by):
+        programs = [jax.jit(function).lower(*arrays) for function, arrays in passes]
+    for program in programs if by != "xla" else ():
+        rewrite(program, by)
+    return [(program.compile(options), arrays) for program, (_, arrays) in zip(programs, passes, strict=True)]
 
 
 def jobs_of(case: Case) -> dict[str, list[Run]]:

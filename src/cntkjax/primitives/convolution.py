@@ -12,11 +12,12 @@ import jax.numpy as jnp
 from jax import lax
 
 from .._typing import Array
+from ..engine.convolutions.rewriting import LARGEST_FILTERS
 from ..engine.lower.values import Context, Traced
 from ..engine.native.program import Operation, border_of
 from ..engine.plan.parts import resolve
 from ..engine.xla.materialize import materialized
-from ..engine.xla.platform import lowering
+from ..engine.xla.platform import computes_convolutions, lowering
 from ..graph.build import Spec
 from ..graph.errors import ShapeError, explain
 from ..graph.function import Node
@@ -258,9 +259,16 @@ def _convolved(x: Array, w: Array, windows: Sequence[Window], groups: int = 1) -
         return x @ w.reshape(w.shape[:2]).T
     if all(k.count == 1 and k.dilation == 1 for k in windows):
         return _at_one_position(x, w, windows)
-    if len(windows) > 2 and lowering().convolutions_by_planes:
+    if len(windows) > 2 and lowering().convolutions_by_planes and not _is_for_library(x, w, windows):
         return _by_planes(x, w, windows)
     return _xla_convolution(x, w, windows)
+
+
+def _is_for_library(x: Array, w: Array, windows: Sequence[Window]) -> bool:
+    """Whether the library in C computes a convolution and its gradients: see `engine/convolutions/rewriting.py`."""
+    is_dense = all(k.stride == 1 and k.dilation == 1 for k in windows)
+    is_small = w.size <= LARGEST_FILTERS and not _is_smaller(x.shape[1:-1], w.shape[2:])
+    return computes_convolutions("native") and x.dtype == w.dtype == jnp.float32 and is_dense and is_small
 
 
 def _by_planes(x: Array, w: Array, windows: Sequence[Window]) -> Array:

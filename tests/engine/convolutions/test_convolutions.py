@@ -15,6 +15,7 @@ from cntkjax._build_native import CONVOLUTIONS
 from cntkjax.engine.convolutions import library, rewriting
 from cntkjax.engine.run.program_cache import programs
 from cntkjax.engine.xla.platform import LOWERINGS
+from cntkjax.interop import to_jax
 from tests.engine.convolutions.examples import convolved, gradients_of_filters
 
 pytestmark = pytest.mark.skipif(library.library() is None, reason="the library was not built, or has no AVX2")
@@ -109,6 +110,16 @@ def test_products_of_what_lies_channels_last_are_left_to_xla(calls):
     value = C.pooling(C.relu(z), C.MAX_POOLING, (9, 8)).eval({x: np.ones((2, 5, 9, 8), np.float32)})
     np.testing.assert_array_equal(value, np.full((2, 7, 1, 1), 30))
     assert len(calls) == 1
+
+
+def test_three_axes_are_one_task_here_and_planes_in_what_is_exported(calls):
+    value_and_gradients("three axes", np.float32)
+    assert {len(task.source.sizes) for task in calls} == {5}
+    z, _, _, data = convolved(*CASES["three axes"][:3], np.float32)
+    function, parameters = to_jax(z)
+    text = jax.jit(function).lower(parameters, data).as_text()
+    assert "[b, 0, 1, f]" in text
+    assert "[b, 0, 1, 2, f]" not in text
 
 
 def test_infinity_and_nan_stay_in_their_windows():

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Value: TypeAlias = Any
 
 _VIEWS = {"stablehlo.transpose", "stablehlo.optimization_barrier"}
-_LARGEST_FILTERS = 1 << 19  # numbers: the library in C, which has them in a core's cache, gains nothing by larger ones
+LARGEST_FILTERS = 1 << 19  # numbers: the library in C, which has them in a core's cache, gains nothing by larger ones
 _FEWEST_OUTPUTS = 12  # of convolutions with gaps: of 16 numbers that a vector holds
 _FEWEST_COLUMNS = 7  # of images in a product: half a tile's
 
@@ -92,7 +92,7 @@ def _onednn_call(task: Task) -> _Call | None:
 def _native_call(task: Task) -> _Call | None:
     from jaxlib.mlir import ir
 
-    if prod(task.weights.sizes) > _LARGEST_FILTERS:
+    if prod(task.weights.sizes) > LARGEST_FILTERS:
         return None
     native.register()
 
@@ -314,4 +314,4 @@ def _exchanged(layout: Layout) -> Layout:
     return Layout(*([each[1], each[0], *each[2:]] for each in layout))
 
 
-__all__ = ["rewrite"]
+__all__ = ["LARGEST_FILTERS", "rewrite"]

@@ -40,7 +40,7 @@ from ..xla.descriptions import NoDescription, digest
 from ..xla.fork_guard import check_not_forked
 from ..xla.memory import MemoryNeeds, Needs, memory, needs
 from ..xla.nvidia import warn_of_unused_gpus
-from ..xla.platform import lowering
+from ..xla.platform import convolutions_by, lowering
 from ..xla.private_names import (
     available,
     c_function,
@@ -254,7 +254,9 @@ class Compiler:
         import_dialects()
         if next(_traces) % _KEPT_TRACES == 0:
             _TIDYING.attempt(forget_traces)
-        traced = self._newly_jitted(self._function).trace(*inputs)
+        by = "xla" if self._communicates else lowering().convolutions
+        with convolutions_by(by):
+            traced = self._newly_jitted(self._function).trace(*inputs)
         traced = _BOUNDING.attempt(self._bounded, traced, inputs, otherwise=traced)
         jaxpr, consts = traced.jaxpr.jaxpr, traced.jaxpr.consts
         size = operations(jaxpr)
@@ -264,7 +266,6 @@ class Compiler:
             if max(size, sum(map(np.size, consts))) <= _SMALL_OPERATIONS:  # few things are left of it in the context
                 _SHARING.attempt(scope.enter_context, shared_context())
             program = traced.lower()
-            by = lowering().convolutions
             if by != "xla":
                 _REWRITING.attempt(rewrite, program, by)
         return Lowered(program, choice, description)

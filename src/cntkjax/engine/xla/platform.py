@@ -69,7 +69,8 @@ class Lowering:
     all-reduce. That is as many bytes; for 55 MB it takes two devices of a CPU 12 ms with the addition, an all-reduce
     18. NCCL's all-reduce is best.
 
-    `convolutions_by_planes`: 3-d convolutions as 2-d ones with more channels: 2.5 ms instead of 23 on a CPU.
+    `convolutions_by_planes`: 3-d convolutions as 2-d ones with more channels, unless a library computes them: 2.5 ms
+    instead of 23 on a CPU.
 
     `padded_convolutions`: operands with fewer cells than the filters are padded first, as XLA:CPU computes their
     convolutions in slow loops (`primitives/convolution.py`): 7 instead of 66 ms. cuDNN has kernels for them.
@@ -160,6 +161,7 @@ LOWERINGS = {
 }
 
 _forced: ContextVar[str | None] = ContextVar("platform", default=None)
+_library: ContextVar[str] = ContextVar("library", default="xla")
 
 
 def platform() -> str:
@@ -202,4 +204,22 @@ def lowering_for(name: str) -> Iterator[None]:
         _forced.reset(token)
 
 
-__all__ = ["LOWERINGS", "Lowering", "lowering", "lowering_for", "matmul_precision", "platform"]
+@contextmanager
+def convolutions_by(library: str) -> Iterator[None]:
+    """A scope in which programs are traced whose convolutions this library computes: see `Lowering.convolutions`."""
+    token = _library.set(library)
+    try:
+        yield
+    finally:
+        _library.reset(token)
+
+
+def computes_convolutions(name: str) -> bool:
+    """Whether this library computes what is being traced; not for what is exported, or runs on several devices."""
+    return _library.get() == name
+
+
+__all__ = [
+    "LOWERINGS", "Lowering", "computes_convolutions", "convolutions_by", "lowering", "lowering_for", "matmul_precision",
+    "platform",
+]
