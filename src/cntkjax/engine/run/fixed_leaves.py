@@ -11,7 +11,7 @@ from ..._interrupts import deferred_interrupts
 from ..._typing import Array, PyTree
 from ..lower.constant_part import Split, split_constants
 from ..xla.compiler import prediction_options, quick_options
-from ..xla.platform import matmul_precision
+from ..xla.platform import convolutions_by, lowering, matmul_precision
 from ..xla.versions import double_precision
 from .compiling import Inputs
 from .minibatch import PackedMinibatch
@@ -49,7 +49,8 @@ class FixedLeavesProgram(Program):
     def split(self, sent: PyTree) -> Split:
         """The program in two parts, for minibatches whose arrays have these shapes."""
         shapes = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in self.plan.leaves]
-        return split_constants(lambda leaves, fed: Program._trace(self, (), leaves, fed), shapes, sent)
+        with convolutions_by(lowering().convolutions):  # now, and when the rest is compiled
+            return split_constants(lambda leaves, fed: Program._trace(self, (), leaves, fed), shapes, sent)
 
     def _trace(self, donated: PyTree, leaves: Sequence[Array | None], sent: PyTree, sizes: Hashable = ()) -> PyTree:
         if self.plan.calls_python:
