@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import jax.numpy as jnp
 
-from ..engine.lower.carry import carry_out, initial_states, states_before
+from ..engine.lower.carry import carried_into, carry_out, initial_states, states_before
 from ..engine.lower.values import Context, Traced
 from ..engine.native.program import Operation
 from ..graph.axis import UNKNOWN_AXES
@@ -82,7 +82,8 @@ class Delay(Primitive):
         pad = pad.astype(data.dtype)
         shifted = jnp.concatenate([pad, data[: layout.time - len(pad)]] if self.delay < 0 else [data[k:], pad])
         assert ctx.node is not None
-        carried_in = ctx.carried_in.get(ctx.node)
+        shape = jnp.broadcast_shapes(data.shape[2:], state.shape[2:] if initial.axes else state.shape)
+        carried_in = carried_into(ctx, ctx.node, shape)
         carry_out(ctx, ctx.node, data, initial)
         if fills_first_cells and carried_in is None:
             return Traced(shifted, x.axes)

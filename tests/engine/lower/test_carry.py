@@ -119,3 +119,21 @@ def test_start_flags_may_be_passed_once_for_all_arguments():
     assert trainer.previous_minibatch_loss_average == 3
     trainer.train_minibatch((piece, [False]))
     assert trainer.previous_minibatch_loss_average == 7
+
+
+@pytest.mark.parametrize("in_loop", [False, True])
+def test_pieces_whose_free_dimensions_have_other_sizes_are_an_error(in_loop):
+    x = C.sequence.input_variable(C.FreeDimension)
+    model = C.layers.Recurrence(C.plus)(x) if in_loop else C.sequence.past_value(x)
+    model = C.sequence.last(model)
+    model.eval({x: ([np.ones((2, 3))], [True])})
+    with pytest.raises(RuntimeError, match=r"sequences of shape \[2\] continue some of shape \[3\]"):
+        model.eval({x: ([np.ones((2, 2))], [False])})
+    np.testing.assert_array_equal(model.eval({x: ([np.ones((2, 3))], [False])})[0], np.full(3, 4 if in_loop else 1))
+
+
+def test_pieces_continue_values_of_the_shape_of_the_initial_state():
+    x = C.sequence.input_variable(1)
+    model = C.sequence.past_value(x, C.constant([1, 2, 3]))
+    for starts, first in [(True, [1, 2, 3]), (False, [1, 1, 1])]:
+        np.testing.assert_array_equal(model.eval({x: ([np.ones((2, 1))], [starts])})[0], [first, [1, 1, 1]])

@@ -15,7 +15,7 @@ import numpy as np
 from ..._typing import Array
 from ...graph.axis import Axis
 from ...graph.cells import Cell, Changes
-from ...graph.errors import explain
+from ...graph.errors import ShapeError, explain
 from ...graph.function import Node
 from ...graph.streams import Streams
 from ..data.layout import Layout
@@ -97,6 +97,23 @@ def slots_of(pieces: Ragged) -> np.ndarray:
     return np.arange(pieces.num_sequences) if pieces.slots is None else pieces.slots
 
 
+def carried_into(ctx: Context, delay: Node, shape: tuple[int, ...]) -> Array | None:
+    """The last values of a delay in the minibatch before, if sequences of this one continue it.
+
+    Shapes: shape: of a value of the delay in this minibatch -> [offset, sequences, *shape].
+    Errors: ShapeError if free dimensions had other sizes then.
+    """
+    carried_in = ctx.carried_in.get(delay)
+    if carried_in is not None and carried_in.shape[2:] != shape:
+        raise ShapeError(explain(
+            f"{delay.op_name}: sequences of shape {list(shape)} continue some of shape {list(carried_in.shape[2:])} of "
+            "the minibatch before",
+            {"operand": delay.node_inputs[0]},
+            "feed all pieces of a sequence with free dimensions of the same sizes",
+        ))
+    return carried_in
+
+
 def states_before(
     layout: Layout, carried_in: Array | None, offset: int, seq: Array, position: Array, initial: Array
 ) -> Array:
@@ -143,9 +160,10 @@ def carry_out(ctx: Context, delay: Node, data: Array, initial: Traced) -> None:
         first = layout.at(first, position)
         first = first.reshape(*first.shape[:2], *(1,) * (last.ndim - first.ndim), *first.shape[2:])
     seq = jnp.broadcast_to(jnp.arange(layout.size), position.shape)
-    before = states_before(layout, ctx.carried_in.get(delay), offset, seq, position, first)
+    shape = jnp.broadcast_shapes(data.shape[2:], first.shape[2:] if initial.axes else first.shape)
+    before = states_before(layout, carried_into(ctx, delay, shape), offset, seq, position, first)
     is_inside = (layout.length >= back).reshape(*position.shape, *(1,) * (last.ndim - 2))
     ctx.carried_out[delay] = jnp.where(is_inside, last, before).astype(data.dtype)
 
 
-__all__ = ["Carried", "Memory", "carry_out", "initial_states", "memory_of", "slots_of", "states_before"]
+__all__ = ["Carried", "Memory", "carried_into", "carry_out", "initial_states", "memory_of", "slots_of", "states_before"]

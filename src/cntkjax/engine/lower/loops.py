@@ -20,7 +20,7 @@ from ...graph.function import Node
 from ...graph.shape import broadcast, is_known
 from ...graph.variable import Edge
 from ..plan.parts import Loop, resolve
-from .carry import carry_out, initial_states, states_before
+from .carry import carried_into, carry_out, initial_states, states_before
 from .nodes import check_samples, run_node, sample_shape, unfit_data
 from .products import (
     Product,
@@ -160,7 +160,7 @@ class ScannedLoop:
         if not self.resets_state:
             return state
         initial = env[self.initial[delay]].data.astype(state.dtype)
-        carried_in = outer.carried_in.get(delay)
+        carried_in = carried_into(outer, delay, state.shape[1:])
         layout = outer.layouts[self.loop.axis]
         initial = states_before(layout, carried_in, offset(delay), step.seq, step.position, initial)
         distance = step.remaining if self.loop.reverse else step.position
