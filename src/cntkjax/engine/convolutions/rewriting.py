@@ -63,8 +63,6 @@ class _Call(NamedTuple):
 def rewrite(lowered: jax.stages.Lowered, by: str) -> None:
     """Put calls of a library, "native" or "onednn", in place of the convolutions that it computes."""
     module: Any = lowered.compiler_ir("stablehlo")
-    if module.operation.attributes["mhlo.num_partitions"].value > 1:
-        return  # each device would compute the whole
     readers: dict[str, Callable[[Operation], tuple[Task, list[_Array], _Array] | None]] = {
         "stablehlo.convolution": partial(_task, is_general=by == "native")
     }

@@ -254,7 +254,7 @@ class Compiler:
         import_dialects()
         if next(_traces) % _KEPT_TRACES == 0:
             _TIDYING.attempt(forget_traces)
-        by = "xla" if self._communicates else lowering().convolutions
+        by = "xla" if self._communicates else lowering().convolutions  # else each device would compute the whole
         with convolutions_by(by):
             traced = self._newly_jitted(self._function).trace(*inputs)
         traced = _BOUNDING.attempt(self._bounded, traced, inputs, otherwise=traced)
