@@ -108,3 +108,10 @@ def test_a_reshape_has_no_more_free_dimensions_than_its_operand(shape, new):
 def test_sizes_of_weights_that_no_operand_tells_are_given(multiply):
     with pytest.raises(ValueError, match="no operand tells the sizes of the weights' last axes"):
         multiply(C.input_variable(3))
+
+
+def test_squeeze_of_all_axes_leaves_a_free_one_whatever_its_size():
+    x = C.input_variable((1, C.FreeDimension, 1))
+    f = C.squeeze(x)
+    assert f.shape == (C.FreeDimension,)
+    assert [f.eval({x: np.ones((2, 1, n, 1), np.float32)}).shape for n in (1, 3)] == [(2, 1), (2, 3)]

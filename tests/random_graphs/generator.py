@@ -12,7 +12,7 @@ from .structure_rules import STRUCTURE
 
 TABLE = RULES | LAYERS | STRUCTURE | REPEATED | OPTIONS
 LARGEST = 600  # elements of a sample
-SELDOM = 0.1  # many copies of a step take ten times as long to compile as other statements
+SELDOM = 0.2  # many copies of a step take ten times as long to compile as other statements
 # What CNTK may stop in its midst, where it leaves other statistics or parameters than one that goes on
 LAST = {"gradients": 1, "given gradients": 1, "training": 2}
 OBSERVED = {

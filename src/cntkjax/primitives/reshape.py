@@ -150,6 +150,9 @@ class Squeeze(Primitive):
     def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Shape:
         """The other axes."""
         (x,) = inputs
+        if "axisVec" not in attrs and FREE in x.shape and INFERRED not in x.shape:
+            # A free dimension stays, also where the data have the size 1.
+            attrs["axisVec"] = [Axis(i - len(x.shape)) for i, d in enumerate(x.shape) if d == 1]
         dropped = {position(self.name, a, x) for a in attrs["axisVec"]} if "axisVec" in attrs else {
             i for i, d in enumerate(x.shape) if d == 1
         }

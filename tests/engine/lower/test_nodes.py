@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import cntkjax as C
 
@@ -45,3 +46,17 @@ def test_a_product_in_a_loop_tells_which_sizes_of_the_data_do_not_fit():
     f.replace_placeholders({h: f.output})
     with pytest.raises(ValueError, match="Times: dimensions that come with the data do not fit"):
         f.eval({x: [np.ones((3, 3), np.float32)], w: np.ones((2, 2), np.float32)})
+
+
+def test_sparse_data_of_another_size_than_the_other_operand_are_an_error():
+    free = C.FreeDimension
+    sparse, x = C.input_variable(free, is_sparse=True), C.input_variable(free)
+    rows = scipy.sparse.csr_matrix(np.eye(3, dtype=np.float32)[:2])
+    table = C.times(sparse, C.parameter(init=np.ones((5, 4), np.float32)))
+    with pytest.raises(ValueError, match=r"Times: dimensions that come with the data do not fit: \[3\] and \[5 x 4\]"):
+        table.eval({sparse: rows})
+    loss = C.cross_entropy_with_softmax(x, sparse)
+    np.testing.assert_allclose(loss.eval({x: np.ones((2, 3), np.float32), sparse: rows}), np.log([[3], [3]]), rtol=1e-6)
+    for size in (2, 7):
+        with pytest.raises(ValueError, match="dimensions that come with the data do not fit"):
+            loss.eval({x: np.ones((2, size), np.float32), sparse: rows})

@@ -62,17 +62,30 @@ class Sparse:
         return dense.reshape(*dense.shape[:-1], *self.shape)
 
     def dot(self, matrix: Array) -> Array:
-        """`sample @ matrix`, by gathering rows. Shapes: [*lead, width] x [width, *out] -> [*lead, *out]."""
+        """`sample @ matrix`, by gathering rows. Shapes: [*lead, width] x [width, *out] -> [*lead, *out].
+
+        Errors: ValueError if the matrix has another number of rows.
+        """
+        self._check(len(matrix))
         if self.values is None:
             return matrix[self.indices]
         values = self.values.reshape(*self.values.shape, *(1,) * (matrix.ndim - 1))
         return jnp.sum(matrix[self.indices] * values, axis=self.indices.ndim - 1)
 
     def pick(self, x: Array) -> Array:
-        """`x @ sample` for one sample, by indexing. Shapes: [*map, width] -> [*map]."""
+        """`x @ sample` for one sample, by indexing. Shapes: [*map, width] -> [*map].
+
+        Errors: ValueError if x has another number of columns.
+        """
+        self._check(x.shape[-1])
         if self.values is None:
             return _element(x, self.indices)
         return jnp.sum(x[..., self.indices] * self.values, -1)
+
+    def _check(self, size: int) -> None:
+        """Raise a ValueError, as a dense product does, if the other factor has not as many rows as samples elements."""
+        if size != self.width:
+            raise ValueError(f"{self.width} and {size} elements")
 
 
 @jax.custom_vjp
