@@ -279,7 +279,7 @@ KNOWN: Sequence[Known] = [
     Known("a clone in which a variable is replaced by what depends on it", text(r"\.clone\("),
           "cycle without a delayed value", kind="refused"),
     Known("an initial state that has fewer samples", text("UnfoldFrom|Recurrence"),
-          "cannot be computed together|different numbers of sequences", kind="refused"),
+          "cannot be computed together|different numbers of sequences|an empty minibatch", kind="refused"),
     Known("strides of None or -1", text(r"strides=\(.*None"), "whole numbers", kind="refused"),
     Known("dilated and grouped convolutions", text(r"C\.convolution\(.*groups=2")),
     Known("`times` of a vector and a one-column matrix", is_row_of_other_samples),

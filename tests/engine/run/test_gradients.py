@@ -50,3 +50,16 @@ def test_gradients_do_not_depend_on_the_batch_before(name):
     joint = gradients(texts)
     for p in (inner, outer):
         np.testing.assert_allclose(joint[p], sum(g[p] for g in separate), rtol=1e-4, atol=1e-4)
+
+
+def test_gradients_of_what_a_root_does_not_depend_on_have_the_sizes_of_the_data():
+    free = C.FreeDimension
+    static, rows = C.input_variable(free, dynamic_axes=[]), C.input_variable((2, free))
+    sparse, steps = C.input_variable(free, is_sparse=True), S.input_variable(free, is_sparse=True)
+    x, matrix = C.input_variable(2), sp.csr_matrix(np.eye(3, dtype=np.float32)[:2])
+    feed = {x: np.ones((2, 2)), static: np.ones(4), rows: np.ones((2, 2, 5)), sparse: matrix, steps: [matrix] * 2}
+    f = C.combine([C.reduce_sum(x), static * 2, rows * 2, sparse * 2, steps * 2])
+    gradients = f.grad(feed, [static, rows, sparse, steps], grad_root=f.outputs[0])
+    shapes = [np.shape(gradients[v]) for v in (static, rows, sparse, steps)]
+    assert shapes == [(4,), (2, 2, 5), (2, 3), (2, 2, 3)]
+    assert not any(np.any(g) for g in gradients.values())

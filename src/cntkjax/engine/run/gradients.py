@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..._typing import AnyArray, Array, PyTree
+from ...graph.shape import filled
 from ...graph.variable import Edge, Leaf
 from ..data.ragged import Ragged
 from ..lower.carry import Memory
@@ -82,15 +83,17 @@ def gradients_in_one_program(
 def _zeros(variable: Edge, feed: Feed | None, count: int) -> Result:
     """The gradient of a variable that no output depends on. `count`: of sequences, if it is not fed."""
     shape = variable.shape
+    if isinstance(feed, Ragged):
+        shape = feed.data.shape[1:] if isinstance(feed.data, np.ndarray) else filled(shape, feed.data.width) or shape
+        count = feed.num_sequences
+    elif feed is not None:
+        shape = feed.shape
     if not variable.dynamic_axes:
         return Result(variable, np.zeros(shape, variable.dtype), count, None)
-    fed = feed if isinstance(feed, Ragged) else None
-    if fed is not None:
-        shape = fed.data.shape[1:] if isinstance(fed.data, np.ndarray) else shape
-        count = fed.num_sequences
     if variable.sequence_axis is None:
         return Result(variable, np.zeros((count, *shape), variable.dtype), count, None)
-    lengths = np.zeros(count, int) if fed is None or fed.lengths is None else fed.lengths
+    fed = feed.lengths if isinstance(feed, Ragged) else None
+    lengths = np.zeros(count, int) if fed is None else fed
     steps = np.zeros((lengths.max(initial=0), count, *shape), variable.dtype)
     return Result(variable, steps, count, (np.arange(count), np.zeros(count, int), lengths))
 
