@@ -210,7 +210,7 @@ KNOWN: Sequence[Known] = [
              r"leading dimensions of the right operand", "dimension cannot be inferred from a left operand"),
     *refused("pooling and convolution of constants", "onvolution|ooling", r"slice \(.*is out of range of the source",
              "Cannot resize the matrix because it is a view", "Reshape: Total number of elements does not match"),
-    *refused("x + y with one operand of unknown shape", r"Recurrence\(lambda h, c",
+    *refused("a state of a recurrence that nothing reads", r"Recurrence\(lambda h, c",
              r"^Function '.*(The output|: Input)"),
     *refused("`squeeze` of all axes where one is free", "C.squeeze", r"^Squeeze\d+ Reshape operation: Input"),
     *refused("`to_sequence` of unpacked sparse data", "C.to_sequence", "^Dense input data supplied for sparse"),

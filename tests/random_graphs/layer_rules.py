@@ -43,7 +43,8 @@ LAYERS: dict[str, Rule] = {
                             i=number(0, 0.5)),
     "Fold": rule("C.layers.Fold({cell}, go_backwards={b})({a})", 2, a=_VECTORS, cell=_CELL, b=FLAG),
     "Recurrence of a lambda": rule("C.layers.Recurrence(lambda h, x: C.tanh(h - x))({a})", a=_STEPS),
-    "Recurrence of a pair": rule("C.layers.Recurrence(lambda h, c, x: (C.tanh(h + x), c - h))({a}).outputs[0]", 0.5, a=_STEPS),
+    "Recurrence of a pair": rule("C.layers.Recurrence(lambda h, c, x: (C.tanh({h}), c - h))({a}).outputs[0]", 0.5, a=_STEPS,
+                                 h=number("h + x - c", "h - x * c", "x + c", "h + x")),  # CNTK refuses a state that nothing reads
     "Fold of plus": rule("C.layers.Fold(C.plus)({a})", a=_STEPS),
     "RecurrenceFrom": rule("C.layers.RecurrenceFrom(C.layers.GRU(2), go_backwards={g})(C.layers.Dense(2)({b}), {a})", a=_VECTORS,
                            b=operand(rank=1, sequence=False, axes=True), g=FLAG),
