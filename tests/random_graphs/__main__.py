@@ -1,7 +1,6 @@
 """Compare random programs with CNTK 2.7.
 
-What CNTK refuses is asked of this package for every fourth seed only. Most programs have one to three statements, which
-meet one another as often for what they cost as those of a longer program, whose roots are mostly independent.
+What CNTK refuses is asked of this package for every fourth seed only.
 
     python -m tests.random_graphs compare FIRST_SEED NUMBER FOLDER    # what differs is written into FOLDER
     python -m tests.random_graphs compare FIRST_SEED NUMBER FOLDER equal  # each with a rule whose name contains `equal`
@@ -31,8 +30,6 @@ from .serve import refusal
 from .shrink import differences, shrink
 
 AT_ONCE = 600  # starting both packages takes three seconds
-SHORT, LONG = (1, 3), (2, 8)  # statements
-LONG_ONES = 8  # every eighth seed
 
 
 def compare(first: int, number: int, folder: Path, make: Callable[[Iterable[int]], list[Program]]) -> None:
@@ -52,7 +49,7 @@ def compare_forms(first: int, number: int, folder: Path, form: str) -> None:
     """Programs of `number` seeds, each in other forms that compute the same."""
     totals: Counter[str] = Counter()
     for seed in range(first, first + number):
-        program, _ = write(seed, form=form)
+        program, _ = write(seed, form)
         try:
             found = [Difference("value", "", problem) for problem in problems(program)] if program.roots else []
         except Exception as error:
@@ -77,7 +74,7 @@ def written(seeds: Iterable[int], form: str = "") -> list[Program]:
     """The programs of some seeds, those that end in what was refused included."""
     programs = []
     for seed in seeds:
-        program, refused = write(seed, SHORT if seed % LONG_ONES else LONG, form)
+        program, refused = write(seed, form)
         programs += [p for p in (program, *refused) if p.roots]
     return programs
 

@@ -12,6 +12,8 @@ from .structure_rules import STRUCTURE
 
 TABLE = RULES | LAYERS | STRUCTURE | REPEATED | OPTIONS
 LARGEST = 600  # elements of a sample
+FEW, MANY = (1, 3), (2, 8)  # statements
+LONG_ONES = 8  # of so many pairs of seeds one has many
 SELDOM = 0.2  # many copies of a step take ten times as long to compile as other statements
 # What CNTK may stop in its midst, where it leaves other statistics or parameters than one that goes on
 LAST = {"gradients": 1, "given gradients": 1, "training": 2}
@@ -21,16 +23,17 @@ OBSERVED = {
 }
 
 
-def write(seed: int, statements: tuple[int, int] = (2, 8), form: str = "") -> tuple[Program, list[Program]]:
+def write(seed: int, form: str = "") -> tuple[Program, list[Program]]:
     """A program, and those that end in a statement that was refused on the way.
 
-    `form`: it has a statement by a rule whose name contains this.
+    Most have few statements, which meet one another as often for what they cost as those of a longer program, whose
+    roots are mostly independent. `form`: it has a statement by a rule whose name contains this.
     """
     draft = Draft(seed, "float64" if seed % 2 else "float32")
     names, weights = list(TABLE), [r.weight * (SELDOM if "repeated(" in r.template else 1) for r in TABLE.values()]
     if form:
         try_rule(draft, draft.random.choice([name for name in names if form in name]))
-    for _ in range(draft.random.randint(*statements)):
+    for _ in range(draft.random.randint(*(FEW if seed // 2 % LONG_ONES else MANY))):
         try_rule(draft, draft.random.choices(names, weights)[0])
     return finish(draft), [refused(draft, statements) for statements in draft.refused]
 
