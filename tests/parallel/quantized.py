@@ -59,8 +59,13 @@ def main(folder):
     resumed = [p.value for p in trainer.model.parameters]
     trainer.restore_from_checkpoint(folder / "one_bit")
     after = unwrap(trainer).distributed.quantization_errors()
+    programs = C.debugging.compilation_report().programs
+    train(x, y, trainer, 300, 320)
+    again = [p.value for p in trainer.model.parameters]
+    results["programs_after_restoring"] = len(C.debugging.compilation_report().programs) - len(programs)
     everything = {
-        "before": before, "after": after, "restored": restored, "continued": continued, "resumed": resumed
+        "before": before, "after": after, "restored": restored, "continued": continued, "resumed": resumed,
+        "again": again,
     }
     for name, arrays in everything.items():
         results |= {f"{name}_{i}": array for i, array in enumerate(arrays)}

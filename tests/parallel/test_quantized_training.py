@@ -47,7 +47,12 @@ def test_a_checkpoint_has_what_quantization_left_out(run):
 def test_resumed_training_goes_on_bit_for_bit(run):
     for i in PARAMETERS:
         assert (run[0][f"resumed_{i}"] != run[0][f"restored_{i}"]).any()
-        np.testing.assert_array_equal(run[0][f"resumed_{i}"], run[0][f"continued_{i}"])
+        for name in "resumed", "again":
+            np.testing.assert_array_equal(run[0][f"{name}_{i}"], run[0][f"continued_{i}"])
+
+
+def test_a_trainer_that_is_restored_keeps_its_programs(run):
+    assert all(worker["programs_after_restoring"] == 0 for worker in run)
 
 
 def test_digits_end_with_the_loss_of_32_bits(tmp_path):

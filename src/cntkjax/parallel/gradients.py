@@ -106,7 +106,7 @@ class GradientExchange:
         self._exchanging: WeakKeyDictionary[Program, Program] = WeakKeyDictionary()
         self._gather = workers.gather if devices.count > self.shares else workers.alone
         self._running: deque[Array] = deque()  # a result of each step that may not have ended
-        self._errors = Cell(no_errors(_quantized(learners, ways), devices.count))
+        self._errors = Cell(self._no_errors())
         # How often minibatches had the same shapes on all workers, by these, and how often different ones, by "".
         self._met = Cell[Mapping[str, int]]({})
         self._is_open = Cell(False)
@@ -224,14 +224,20 @@ class GradientExchange:
         own, stripes = self.devices.of_this_process(captures[0]())
         return [np.asarray(error) for error in (*own, *stripes)]
 
-    def restore_errors(self, errors: Sequence[np.ndarray]) -> None:
-        """Continue with what `errors` returned; where the number of devices differs, each gets its share."""
+    def restart(self, errors: Sequence[np.ndarray]) -> None:
+        """Go on from a checkpoint with what `errors` returned for it; where the number of devices differs, each gets
+        its share. Programs that are compiled stay.
+        """
+        self._met.value, self._is_open.value = {}, False
         half, count, arrays = len(errors) // 2, self.devices.count, list[Any](errors)
         gathered = Errors(arrays[:half], arrays[half:])
         first = workers.rank() * self.shares if count > self.shares else 0
-        self._errors.value = self.devices.spread(
+        self._errors.value = self._no_errors() if not errors else self.devices.spread(
             *(restored_errors(gathered, first + i, count) for i in range(self.shares))
         )
+
+    def _no_errors(self) -> Errors:
+        return no_errors(_quantized(self.learners, self.ways), self.devices.count)
 
 
 class _Exchanged:

@@ -130,7 +130,7 @@ class DistributedTraining:
             devices = Devices(all_devices().mesh)
             self._exchange = GradientExchange(self.learners, self._ways, devices, self._sums_criteria)
             if self._restored_errors:
-                self._exchange.restore_errors(self._restored_errors)
+                self._exchange.restart(self._restored_errors)
         return self._exchange
 
     def _between_own_devices(self) -> GradientExchange | None:
@@ -189,7 +189,9 @@ class DistributedTraining:
 
     def restore_quantization_errors(self, errors: list[np.ndarray]) -> None:
         """Continue from a checkpoint; without its errors, if it has none."""
-        self._restored_errors, self._exchange = errors, None
+        self._restored_errors = errors
+        if self._exchange is not None:
+            self._exchange.restart(errors)
 
     def abandon(self, error: BaseException) -> None:
         """To be called with an error that ended a step: a worker that others wait for has failed."""
