@@ -28,6 +28,7 @@ from .base import Attrs, Bool, Primitive, ShapeOf, Size, primitive
 
 MAX_PIECES = 64  # more of them would take too long to compile
 PIECE_CHANNELS = 32  # of joined groups
+FEWEST_CHANNELS = 8  # of a 3-d convolution with strides, for the library in C: its gradient gains nothing by fewer
 
 
 class _Convolving(Primitive):
@@ -266,9 +267,10 @@ def _convolved(x: Array, w: Array, windows: Sequence[Window], groups: int = 1) -
 
 def _is_for_library(x: Array, w: Array, windows: Sequence[Window]) -> bool:
     """Whether the library in C computes a convolution and its gradients: see `engine/convolutions/rewriting.py`."""
-    is_dense = all(k.stride == 1 and k.dilation == 1 for k in windows)
+    has_strides, is_dilated = any(k.stride > 1 for k in windows), any(k.dilation > 1 for k in windows)
+    is_suited = not has_strides or (not is_dilated and x.shape[-1] >= FEWEST_CHANNELS)
     is_small = w.size <= LARGEST_FILTERS and not _is_smaller(x.shape[1:-1], w.shape[2:])
-    return computes_convolutions("native") and x.dtype == w.dtype == jnp.float32 and is_dense and is_small
+    return computes_convolutions("native") and x.dtype == w.dtype == jnp.float32 and is_suited and is_small
 
 
 def _by_planes(x: Array, w: Array, windows: Sequence[Window]) -> Array:

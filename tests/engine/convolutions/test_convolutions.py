@@ -37,6 +37,9 @@ CASES = {  # the operand, the filters, options, and how many calls of the librar
     "1x1, narrow": ((5, 9, 3), (7, 5, 1, 1), {}, 1),  # the gradient of the filters
     "one axis": ((5, 13), (7, 5, 4), {}, 3),
     "three axes": ((3, 6, 5, 4), (6, 3, 3, 2, 3), {}, 3),
+    "many planes": ((3, 21, 5, 4), (6, 3, 3, 2, 3), {}, 3),
+    "many planes and strides": ((9, 21, 6, 5), (20, 9, 4, 3, 2), {"strides": (2, 1, 1)}, 3),
+    "three axes, dilation": ((3, 9, 8, 9), (6, 3, 2, 3, 3), {"dilation": (1, 2, 1, 2)}, 3),
     "large window": ((2, 11, 11), (3, 2, 9, 9), {}, 3),
     "several units for an image": ((24, 80, 80), (40, 24, 3, 3), {}, 3),
 }
@@ -113,7 +116,8 @@ def test_products_of_what_lies_channels_last_are_left_to_xla(calls):
 
 
 def test_three_axes_are_one_task_here_and_planes_in_what_is_exported(calls):
-    value_and_gradients("three axes", np.float32)
+    for case in ("three axes", "many planes and strides", "three axes, dilation"):
+        value_and_gradients(case, np.float32)
     assert {len(task.source.sizes) for task in calls} == {5}
     z, _, _, data = convolved(*CASES["three axes"][:3], np.float32)
     function, parameters = to_jax(z)

@@ -36,8 +36,10 @@ enum { WIDTH = 8, TALL_1 = 12, TALL_2 = 6 };
 #define TO_14(f, wide) TO_12(f, wide) f(13, wide) f(14, wide)
 
 enum {
+    BLOCK = 64,               /* positions that are transposed for all channels before the next ones */
     BAND = 3 << 14,           /* numbers that are copied at once, or one row of positions; they stay in a core's cache */
     PART = 1 << 17,           /* gradients that one thread sums, or those of one panel; they do so too */
+    TOGETHER = 8,             /* planes of positions that follow one another; each plane of the operand is copied once */
     GROUPS = 16,              /* of samples, whose gradients are summed on their own: at most so many */
     SUMS = 1 << 21,           /* gradients of all groups, so that they take 8 MiB whatever the number of cores */
     LINE = 16,                /* numbers of a cache line */
@@ -68,7 +70,8 @@ typedef struct {
     int64_t panels, part;                    /* panels, and how many of them one share has */
     int64_t segments, terms;                 /* of a window */
     int64_t rows, bands, units;              /* of positions, in a unit; units of a plane, and of everything */
-    int64_t columns, row, height, for_thread; /* scratch memory: of an operand; numbers of a thread */
+    int64_t columns, row, height, planes, overlap; /* of an operand in scratch memory; planes that two units share */
+    int64_t for_thread;                            /* numbers of scratch memory */
     int64_t groups, shares;
     atomic_long next, threads, users;
     int64_t finished;
@@ -187,14 +190,15 @@ static void copy(const float *from, Order of, int64_t rows, int64_t columns, flo
         for (int64_t r = 0; r < rows; r += at_once)
             memcpy(to + r * into.row, from + r * of.row, (size_t)(at_once * columns) * 4);
     } else if (rows >= 8 && columns >= 8 && (is_transposed || (of.column == 1 && into.row == 1))) {
-        for (int64_t r = 0; r < rows; r += 8)
-            for (int64_t c = 0; c < columns; c += 8) {
-                int64_t row = smaller(r, rows - 8), column = smaller(c, columns - 8);
-                const float *tile = from + row * of.row + column * of.column;
-                float *place = to + row * into.row + column * into.column;
-                if (is_transposed) transpose(tile, of.column, place, into.row);
-                else transpose(tile, of.row, place, into.column);
-            }
+        for (int64_t block = 0; block < rows; block += BLOCK)
+            for (int64_t c = 0; c < columns; c += 8)
+                for (int64_t r = block; r < smaller(block + BLOCK, rows); r += 8) {
+                    int64_t row = smaller(r, rows - 8), column = smaller(c, columns - 8);
+                    const float *tile = from + row * of.row + column * of.column;
+                    float *place = to + row * into.row + column * into.column;
+                    if (is_transposed) transpose(tile, of.column, place, into.row);
+                    else transpose(tile, of.row, place, into.column);
+                }
     } else
         for (int64_t r = 0; r < rows; r += LINE)
             for (int64_t c = 0; c < columns; c++)
@@ -202,14 +206,14 @@ static void copy(const float *from, Order of, int64_t rows, int64_t columns, flo
                     to[k * into.row + c * into.column] = from[k * of.row + c * of.column];
 }
 
-/* The operand of some rows of positions, with zeros around it: [planes of a window, height, columns, inputs]. */
-static void take_operand(const Job *j, int64_t sample, int64_t plane, int64_t first, float *to) {
+/* Planes of the operand for some rows of positions, with zeros around it: [planes, height, columns, inputs]. */
+static void take_operand(const Job *j, int64_t sample, int64_t plane, int64_t planes, int64_t first, float *to) {
     const Task *t = j->t;
     int64_t before = t->before[2] > 0 ? smaller(t->before[2], j->columns) : 0;
     int64_t begin = t->before[2] < 0 ? smaller(-t->before[2], t->size[2]) : 0;
     int64_t count = smaller(t->size[2] - begin, j->columns - before), after = j->columns - before - count;
-    for (int64_t i = 0; i < t->window[0] * j->height; i++, to += j->row) {
-        int64_t depth = plane * t->stride[0] + i / j->height * t->dilation[0] - t->before[0];
+    for (int64_t i = 0; i < planes * j->height; i++, to += j->row) {
+        int64_t depth = plane + i / j->height * t->dilation[0] - t->before[0];
         int64_t row = first * t->stride[1] + i % j->height - t->before[1];
         if (depth < 0 || depth >= t->size[0] || row < 0 || row >= t->size[1]) {
             memset(to, 0, (size_t)j->row * 4);
@@ -274,16 +278,21 @@ static void convolve_rows(const Job *j, const float *x, int64_t rows, float *y, 
 static void compute(const Job *j, int64_t share, float *scratch) {
     const Task *t = j->t;
     int64_t group = share % j->groups, panel = share / j->groups * j->part, size = j->segments * j->terms * j->wide;
-    float *y = scratch + t->window[0] * j->height * j->row;
+    int64_t area = j->height * j->row, at = 0, kept = 0; /* planes before the unit's, and those that it has already */
+    float *y = scratch + j->planes * area;
     for (int64_t unit = j->units * group / j->groups; unit < end_of(group, j->groups, j->units); unit++) {
-        int64_t first = unit % j->bands * j->rows, rows = smaller(j->rows, t->positions[1] - first);
-        int64_t plane = unit / j->bands % t->positions[0], sample = unit / j->bands / t->positions[0];
+        int64_t plane = unit % t->positions[0], first = unit / t->positions[0] % j->bands * j->rows;
+        int64_t rows = smaller(j->rows, t->positions[1] - first), sample = unit / t->positions[0] / j->bands;
         int64_t place = sample * t->y.outer + plane * t->y.axis[0] + first * t->y.axis[1];
-        take_operand(j, sample, plane, first, scratch);
+        at += t->stride[0];
+        if (plane == 0 || kept == 0 || at + t->window[0] > j->planes) at = kept = 0;
+        float *x = scratch + at * area;
+        take_operand(j, sample, plane * t->stride[0] + kept, t->window[0] - kept, first, x + kept * area);
+        kept = j->overlap;
         if (t->is_gradient)
-            add_gradients(j, scratch, j->y + place, rows, panel, smaller(j->part, j->panels - panel), y,
+            add_gradients(j, x, j->y + place, rows, panel, smaller(j->part, j->panels - panel), y,
                           j->packed + (group * j->panels + panel) * size);
-        else convolve_rows(j, scratch, rows, y, j->to + place);
+        else convolve_rows(j, x, rows, y, j->to + place);
     }
 }
 
@@ -380,12 +389,15 @@ static void divide(Job *j) {
     j->rows = ceiling(t->positions[1], j->bands);
     j->bands = ceiling(t->positions[1], j->rows);
     j->height = (j->rows - 1) * t->stride[1] + (t->window[1] - 1) * t->dilation[1] + 1;
-    j->for_thread = ceiling(t->window[0] * j->height * j->row + j->rows * columns * j->panels * j->wide, 16) * 16;
     j->units = t->samples * t->positions[0] * j->bands;
+    j->overlap = t->dilation[0] == 1 && t->stride[0] < t->window[0] ? t->window[0] - t->stride[0] : 0;
+    int64_t together = j->overlap ? smaller(t->positions[0], smaller(TOGETHER, ceiling(j->units, GROUPS))) : 1;
+    j->planes = (together - 1) * t->stride[0] + t->window[0];
+    j->for_thread = ceiling(j->planes * j->height * j->row + j->rows * columns * j->panels * j->wide, 16) * 16;
     int64_t size = j->segments * j->terms * j->wide;
     j->part = t->is_gradient && size * j->panels > PART ? ceiling(PART, size) : j->panels;
     int64_t most = size * j->panels < SUMS / GROUPS ? GROUPS : SUMS / (size * j->panels) + 1;
-    j->groups = t->is_gradient ? smaller(j->units, most) : j->units;
+    j->groups = t->is_gradient ? smaller(j->units, most) : ceiling(j->units, together);
     j->shares = j->groups * ceiling(j->panels, j->part);
 }
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _VIEWS = {"stablehlo.transpose", "stablehlo.optimization_barrier"}
 LARGEST_FILTERS = 1 << 19  # numbers: the library in C, which has them in a core's cache, gains nothing by larger ones
-_FEWEST_OUTPUTS = 12  # of convolutions with gaps: of 16 numbers that a vector holds
+_FEWEST_OUTPUTS = 12  # of convolutions of images with gaps: of 16 numbers that a vector holds
 _FEWEST_COLUMNS = 7  # of images in a product: half a tile's
 
 
@@ -237,7 +237,7 @@ def _task(operation: Operation, is_general: bool) -> tuple[Task, list[_Array], _
         return task, [_operand(unreversed, is_general), of_x], of_y
     if spread != [1] * rank:
         is_dense = {*strides, *dilations} == {1} and axes.input_feature_dimension != 0
-        if not is_general or not is_dense or y.sizes[1] < _FEWEST_OUTPUTS:
+        if not is_general or not is_dense or (y.sizes[1] < _FEWEST_OUTPUTS and rank < 3):
             return None
         task = _convolution("forward", x, w, y, strides, dilations, before)._replace(gaps=spread)
     elif axes.input_feature_dimension == 0:  # sums over samples, which come first in memory
