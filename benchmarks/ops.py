@@ -1,16 +1,21 @@
 """python -m benchmarks ops: single operations against plain JAX and PyTorch, forward, and forward with backward.
 
-The gradient is that of the sum of products with random weights. All sides get arrays on the device and run in one
-process, in interleaved rounds; a cell is the median over the rounds.
+The gradient is that of the sum of products with random weights. All sides get arrays on the device. Each has a process
+of its own, with as many threads as it takes by itself, and they run in interleaved rounds, one after the other; a cell
+is the median over the rounds. In one process the threads that one library leaves spinning after a call would disturb
+the next side's.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -118,15 +123,12 @@ def compiled_passes(f: Callable[..., Array], data: list[PyTree], options: dict[s
     return [(program.compile(options), arrays) for program, (_, arrays) in zip(programs, passes, strict=True)]
 
 
-def jobs_of(case: Case) -> dict[str, list[Run]]:
-    """For each side: the forward pass, and forward with backward."""
-    jobs: dict[str, list[Run]] = {
-        side: [partial(lambda f, data: jax.block_until_ready(f(*data)), *p) for p in compiled_passes(*parts, case.wrt)]
-        for side, parts in (("cntkjax", cntkjax_side(case)), ("jax", jax_side(case)))
-    }
-    if torch is not None and case.torch is not None:
-        jobs["torch"] = torch_jobs(case)
-    return jobs
+def jobs_of(side: str, case: Case) -> list[Run]:
+    """The forward pass of a side, and forward with backward; none for PyTorch without it or its operation."""
+    if side == "torch":
+        return torch_jobs(case) if torch is not None and case.torch is not None else []
+    parts = cntkjax_side(case) if side == "cntkjax" else jax_side(case)
+    return [partial(lambda f, data: jax.block_until_ready(f(*data)), *p) for p in compiled_passes(*parts, case.wrt)]
 
 
 def torch_jobs(case: Case) -> list[Run]:
@@ -158,52 +160,55 @@ def megabytes(case: Case) -> dict[str, list[float]]:
     }
 
 
-def check(case: Case, sides: dict[str, list[Run]]) -> None:
+def check(case: Case, results: dict[str, np.ndarray]) -> None:
     """Compare the results of all sides. Errors: AssertionError if they differ."""
-    results = {side: np.asarray(run[0]()) for side, run in sides.items()}
+    expected = results["jax"]
     for side, result in results.items():
-        expected = results["jax"]
         assert result.size == expected.size, f"{case.name}: {side} returns {result.shape}, JAX {expected.shape}"
         if case.random:
             continue
         np.testing.assert_allclose(result.reshape(expected.shape), expected, rtol=1e-3, atol=1e-3, err_msg=case.name)
 
 
-def measure(case: Case, rounds: int, seconds: float) -> dict[str, list[float]]:
-    """Milliseconds of each side: forward, and forward with backward."""
-    sides = jobs_of(case)
-    check(case, sides)
-    parts = [
-        interleaved({side: run[part] for side, run in sides.items()}, rounds, seconds)
-        for part in range(len(sides["cntkjax"]))
-    ]
-    return {side: [median(times[side]) for times in parts] for side in sides}
+_prepared: list[Run] = []  # in the process of a side: the passes that are measured
 
 
-def interleaved(jobs: dict[str, Run], rounds: int, seconds: float) -> dict[str, list[float]]:
-    """Milliseconds of one run in each round; all runs of a side in a round take about `seconds`.
+def prepare(side: str, name: str) -> tuple[np.ndarray | None, list[float]]:
+    """In the process of a side: the result of a case's forward pass, if the side has it, and seconds of each pass."""
+    keep_freed_memory()  # for all sides: otherwise page faults dominate the times
+    _prepared[:] = jobs_of(side, next(case for case in CASES if case.name == name))
+    result = np.asarray(_prepared[0]()) if _prepared else None
+    for run in _prepared:
+        run()
+    return result, [seconds_of(part, 1) for part in range(len(_prepared))]
 
-    In each round a side has a run that is not counted first, and another side begins: threads that the previous side
-    left spinning, and its data in the caches, do not disturb one side more than the others.
+
+def seconds_of(part: int, count: int) -> float:
+    """In the process of a side: seconds of one run of a pass, after one that is not counted."""
+    run = _prepared[part]
+    run()
+    begin = time.perf_counter()
+    for _ in range(count):
+        run()
+    return (time.perf_counter() - begin) / count
+
+
+def measure(case: Case, processes: dict[str, Executor], rounds: int, seconds: float) -> dict[str, list[float]]:
+    """Milliseconds of each side: forward, and forward with backward.
+
+    All runs of a pass in a round take about `seconds`, and in each round another side begins.
     """
-    counts: dict[str, int] = {}
-    times: dict[str, list[float]] = {side: [] for side in jobs}
-    for side, run in jobs.items():
-        run()
-        begin = time.perf_counter()
-        run()
-        counts[side] = max(1, round(seconds / (time.perf_counter() - begin)))
-    order = list(jobs)
-    for _ in range(rounds):
-        for side in order:
-            run = jobs[side]
-            run()
-            begin = time.perf_counter()
-            for _ in range(counts[side]):
-                run()
-            times[side].append(1000 * (time.perf_counter() - begin) / counts[side])
-        order = order[1:] + order[:1]
-    return times
+    prepared = {side: process.submit(prepare, side, case.name) for side, process in processes.items()}
+    first = {side: future.result() for side, future in prepared.items()}
+    check(case, {side: result for side, (result, _) in first.items() if result is not None})
+    sides = [side for side, (_, parts) in first.items() if parts]
+    times = {side: [[] for _ in first[side][1]] for side in sides}
+    for part in range(len(first["cntkjax"][1])):
+        for round in range(rounds):
+            for side in sides[round % len(sides) :] + sides[: round % len(sides)]:
+                count = max(1, int(seconds / first[side][1][part]))
+                times[side][part].append(1000 * processes[side].submit(seconds_of, part, count).result())
+    return {side: [median(part) for part in parts] for side, parts in times.items()}
 
 
 def table(results: dict[str, dict[str, list[float]]], unit: str) -> str:
@@ -233,12 +238,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="one short round: shows that everything runs")
     options = parser.parse_args(arguments)
     rounds, seconds = (1, 0.0) if options.quick else (9, 0.05)
-    keep_freed_memory()  # for all sides: otherwise page faults dominate the times
     results, unit = {}, "MB" if options.bytes else "ms"
-    for case in CASES:
-        if any(part in case.name for part in options.only):
-            results[case.name] = megabytes(case) if options.bytes else measure(case, rounds, seconds)
-            print(table({case.name: results[case.name]}, unit).splitlines()[-1], file=sys.stderr, flush=True)
+    with ExitStack() as stack:
+        processes = {
+            side: stack.enter_context(ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))) for side in SIDES
+        }
+        for case in CASES:
+            if any(part in case.name for part in options.only):
+                results[case.name] = megabytes(case) if options.bytes else measure(case, processes, rounds, seconds)
+                print(table({case.name: results[case.name]}, unit).splitlines()[-1], file=sys.stderr, flush=True)
     print(table(results, unit))
     if options.json:
         options.json.write_text(json.dumps(results, indent=1) + "\n")
