@@ -3,10 +3,15 @@
 import numpy as np
 
 import cntkjax as C
+from cntkjax.contrib import crosstalkcaffe
 from cntkjax.contrib.crosstalkcaffe.unimodel.cntkinstance import BlockApiSetup
 
 RANDOM = np.random.RandomState(0)
 IMAGE = RANDOM.standard_normal((1, 16, 3, 3)).astype(np.float32)
+
+
+def test_the_package_has_the_converter():
+    assert crosstalkcaffe.CaffeConverter is crosstalkcaffe.convert.CaffeConverter
 
 
 def test_linear_is_a_product_and_a_bias():
