@@ -222,6 +222,8 @@ KNOWN: Sequence[Known] = [
              "sequence begin markers, but your input does not", "sequence starts cannot be used yet"),
     *refused("a `Value` of another element type", "input_variable", "does not match the corresponding Value's DataType",
              r"^Value::Create: The shape", r"^Value's rank", "The trailing dimensions of the Value shape"),
+    *refused("several batch sizes or sequence lengths in one evaluation", "C.user_function",
+             "^Different minibatch layouts detected", r"incorrect Value\(\) matrix shape"),
     *refused("a user function of what `one_hot` makes", "C.user_function", "^SWIG director method error"),
     *refused("int32 data, Python numbers", "input_variable", "'float' object has no attribute"),
     *refused("a recurrence whose step adds the steps of a generator", "UnfoldFrom",
