@@ -292,6 +292,7 @@ KNOWN: Sequence[Known] = [
     Known("gradients of `tan`, of `pow`", text(r"C\.pow\("), observed=BACKWARD),
     Known("gradient of `crop_manual` of a value to its own size", is_cropped_to_itself, observed=BACKWARD),
     Known("gradient of `crop_manual` of a value to its own size", text(r"C\.cast\("), observed=BACKWARD),
+    Known("batch normalization of pieces of sequences", of_sequences("BatchNormalization"), observed="pieces"),
     Known("batch normalization of sequences of vectors", of_sequences("BatchNormalization"), observed=BACKWARD),
     Known("loops over several values of which `to_sequence`", loops_over_made_steps),
     Known("clone: a substitute that is computed from", text(r"\.clone\("), r"\['new'\].* here", kind="type"),
