@@ -47,6 +47,14 @@ def test_values_match_cntk(make, values, minibatch_size, explicit):
     assert s.is_minibatch_size_explicitly_specified is explicit
 
 
+@pytest.mark.parametrize("epoch_size", [7, 2.5, L.UnitType.sample])
+def test_a_number_takes_any_epoch_size_which_is_ignored(epoch_size):
+    with pytest.warns(RuntimeWarning, match="a single number never changes, so epoch_size is ignored"):
+        rate, momentum = schedule(0.1, 5, epoch_size), L.momentum_schedule(0.9, epoch_size)
+    assert (rate[0], rate.minibatch_size, rate.epoch_size) == (0.1, 5, 0)
+    assert (momentum[0], momentum.minibatch_size, momentum.epoch_size) == (0.9, 0, 0)
+
+
 def test_schedules_are_returned_unchanged():
     s = L.momentum_schedule(0.3)
     assert schedule(s, minibatch_size=3, epoch_size=3) is s
@@ -86,6 +94,8 @@ def test_equal_schedules_are_equal():
         ((0.1, -1), ValueError, "minibatch_size must not be negative, but is -1"),
         ((0.1, 2.5), TypeError, "minibatch_size must be a whole number, not 2.5"),
         (([0.1, 0.2], None, -1), ValueError, "epoch_size"),
+        (([0.1, 0.2], None, 2.5), TypeError, "epoch_size must be a whole number, not 2.5"),
+        (([0.1, 0.2], None, L.UnitType.sample), TypeError, "epoch_size must be a whole number, not <UnitType.sample"),
     ],
 )
 def test_invalid_schedules_are_errors(arguments, error, says):

@@ -41,6 +41,11 @@ class UnitType(Enum):
     minibatch = "minibatch"
 
 
+# Of a list it has to be whole. A single number has no epochs: scripts give the quotient of sizes, or, as in CNTK 2.0's
+# beta versions, the unit in its place.
+EpochSize = int | float | UnitType | None
+
+
 class TrainingParameterSchedule:
     """A piecewise constant function of the number of samples (or sweeps) seen.
 
@@ -64,7 +69,7 @@ class TrainingParameterSchedule:
     def __init__(
         self,
         schedule: Entries,
-        epoch_size: int | None = None,
+        epoch_size: EpochSize = None,
         minibatch_size: int | None = None,
         *,
         what: str = "schedule",
@@ -177,7 +182,7 @@ def _entry(item: object, what: str) -> tuple[int, float]:
     )
 
 
-def _size(value: int, what: str) -> int:
+def _size(value: Any, what: str) -> int:
     try:
         size = operator.index(value)
     except TypeError:
@@ -188,7 +193,7 @@ def _size(value: int, what: str) -> int:
 
 
 def _schedule(
-    values: Schedulable, minibatch_size: int | None, epoch_size: int | None, what: str = "schedule"
+    values: Schedulable, minibatch_size: int | None, epoch_size: EpochSize, what: str = "schedule"
 ) -> TrainingParameterSchedule:
     if isinstance(values, TrainingParameterSchedule):
         return values
@@ -197,7 +202,7 @@ def _schedule(
 
 @public
 def learning_parameter_schedule(
-    schedule: Schedulable, minibatch_size: int | None = None, epoch_size: int | None = None
+    schedule: Schedulable, minibatch_size: int | None = None, epoch_size: EpochSize = None
 ) -> TrainingParameterSchedule:
     """A schedule of learning rates (or any other parameter of a learner).
 
@@ -218,7 +223,7 @@ def learning_parameter_schedule(
 
 @public
 def learning_parameter_schedule_per_sample(
-    schedule: Schedulable, epoch_size: int | None = None
+    schedule: Schedulable, epoch_size: EpochSize = None
 ) -> TrainingParameterSchedule:
     """A schedule whose values refer to single samples; see :func:`learning_parameter_schedule`.
 
@@ -230,7 +235,7 @@ def learning_parameter_schedule_per_sample(
 
 @public
 def training_parameter_schedule(
-    schedule: Schedulable, unit: UnitType | str | None = UnitType.minibatch, epoch_size: int | None = None
+    schedule: Schedulable, unit: UnitType | str | None = UnitType.minibatch, epoch_size: EpochSize = None
 ) -> TrainingParameterSchedule:
     """A schedule whose values refer to a sample or a minibatch of any size; see :func:`learning_parameter_schedule`.
 
@@ -254,7 +259,7 @@ def _explicit(schedule: TrainingParameterSchedule) -> TrainingParameterSchedule:
 
 @public
 def learning_rate_schedule(
-    lr: Schedulable, unit: UnitType | str | None, epoch_size: int | None = None
+    lr: Schedulable, unit: UnitType | str | None, epoch_size: EpochSize = None
 ) -> TrainingParameterSchedule:
     """Deprecated: use :func:`learning_parameter_schedule` or :func:`learning_parameter_schedule_per_sample`.
 
@@ -274,7 +279,7 @@ def learning_rate_schedule(
 
 @public
 def momentum_schedule(
-    momentum: Schedulable, epoch_size: int | None = None, minibatch_size: int | None = None
+    momentum: Schedulable, epoch_size: EpochSize = None, minibatch_size: int | None = None
 ) -> TrainingParameterSchedule:
     """A schedule of momentums: the fraction of the smoothed gradient that remains after ``minibatch_size`` samples.
 
@@ -288,7 +293,7 @@ def momentum_schedule(
 
 
 @public
-def momentum_schedule_per_sample(momentum: Schedulable, epoch_size: int | None = None) -> TrainingParameterSchedule:
+def momentum_schedule_per_sample(momentum: Schedulable, epoch_size: EpochSize = None) -> TrainingParameterSchedule:
     """A schedule of momentums per sample; see :func:`momentum_schedule`.
 
     >>> momentum_schedule_per_sample(0.999).minibatch_size
@@ -307,7 +312,7 @@ def at_most_1(momentum: TrainingParameterSchedule) -> TrainingParameterSchedule:
 
 @public
 def momentum_as_time_constant_schedule(
-    momentum: Schedulable, epoch_size: int | None = None
+    momentum: Schedulable, epoch_size: EpochSize = None
 ) -> TrainingParameterSchedule:
     """Momentums given as the number of samples after which 1/e of the smoothed gradient remains; 0: no momentum.
 
