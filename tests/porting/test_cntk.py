@@ -53,6 +53,12 @@ def test_layers_and_recurrences_are_written_as_such():
     assert "placeholder" not in text
 
 
+def test_its_test_has_the_imports_first(tmp_path):
+    port(images(), "cntk", tmp_path / "images")
+    lines = (tmp_path / "images" / "test_model.py").read_text().splitlines()
+    assert lines.index("from .model import load") + 3 == lines.index("def run(*inputs):")
+
+
 def test_layers_of_double_precision_have_it():
     text = source(C.load_model(GOLDEN / "float64_model.model"))
     assert "    with C.default_options(dtype=np.float64):\n        " in text

@@ -31,7 +31,8 @@ def run(options: argparse.Namespace) -> None:
     if left_out:
         names = ", ".join(v.name or v.uid for v in model.outputs if v in left_out)
         print(f"left out, as outputs that are not of single samples: {names}")
-    print(f"{options.out}: run `pytest {options.out}` to compare it with the original")
+    needs = TARGETS[options.to].requirements
+    print(f"{options.out}: `pip install {needs} pytest` and `pytest {options.out}` compare it with the original")
 
 
 def _is_model(file: str) -> bool:

@@ -30,9 +30,7 @@ _TEST = '''"""Compares the outputs of this model with those of the original, rec
 
 from pathlib import Path
 
-import numpy as np
-{library}
-from safetensors.numpy import load_file
+{imports}
 
 from .model import load
 
@@ -100,11 +98,12 @@ def without_criteria(model: Function) -> Function:
 
 
 def _test(recorded: Weights, target: Writer, folder: Path) -> str:
-    library, _, run = target.run.strip().partition("\n\n\n")
+    library, _, run = target.run.partition("\n\n\n")
+    imports = ["import numpy as np", *library.split("\n"), "from safetensors.numpy import load_file"]
     arrays = [name.split(".")[0] for name in recorded if not name.endswith("lengths")]
     return _TEST.format(
         requirements=target.requirements, folder=folder.name, inputs=arrays.count("input"),
-        outputs=arrays.count("output"), library=library, run=run,
+        outputs=arrays.count("output"), imports="\n".join(filter(None, imports)), run=run.strip(),
     )
 
 
