@@ -137,6 +137,18 @@ def compares_with_average(program: Program, s: Statement) -> bool:
     )
 
 
+def rounds_own_cosine(program: Program, s: Statement) -> bool:
+    """The integer above or below the cosine of a value and itself, which is 1 but for rounding."""
+    cosine = r"C\.cosine_distance\((v\d+), \1\)"
+    return bool(re.match(r"C\.(ceil|floor)\(v", s.text)) and bool(re.match(cosine, program[s.uses[0]].text))
+
+
+def is_cyclic_clone(program: Program, s: Statement) -> bool:
+    """A clone in which a variable is replaced by what depends on it."""
+    pair = re.search(r"\.clone\('\w+', \{(v\d+): (v\d+)\}", s.text)
+    return pair is not None and pair[1] in {a.name for a in program.cone([pair[2]])}
+
+
 def learns_sparse_rows(program: Program, s: Statement) -> bool:
     is_sparse = (s.is_input and s.type.is_sparse) or bool(re.search(r"C\.one_hot\(.*, True\)", s.text))
     return program.learner.startswith("C.nesterov") and is_sparse
@@ -287,6 +299,7 @@ KNOWN: Sequence[Known] = [
     Known("dilated and grouped convolutions", text(r"C\.convolution\(.*groups=2")),
     Known("`times` of a vector and a one-column matrix", is_row_of_other_samples),
     Known("comparisons of values that are equal but for rounding", compares_with_average),
+    Known("comparisons of values that are equal but for rounding", rounds_own_cosine),
     Known("`lambda_rank` and `ndcg_at_1` of sequences", of_sequences(r"C\.(lambda_rank|ndcg)")),
     Known("gradients that flow through a `lambda_rank`", text("lambda_rank"), observed=BACKWARD),
     Known("gradients of `tan`, of `pow`", text("roipooling"), observed=BACKWARD),
@@ -297,6 +310,7 @@ KNOWN: Sequence[Known] = [
     Known("batch normalization of sequences of vectors", of_sequences("BatchNormalization"), observed=BACKWARD),
     Known("loops over several values of which `to_sequence`", loops_over_made_steps),
     Known("clone: a substitute that is computed from", text(r"\.clone\("), r"\['new'\].* here", kind="type"),
+    Known("clone: a substitute that is computed from", is_cyclic_clone, kind="type"),
     Known("gradient of `reduce_prod` at 0", text(r"C\.reduce_prod"), observed=BACKWARD),
     Known("gradient of a value that goes into a transposed convolution", shares_operand, observed=BACKWARD),
     Known("a list of NumPy numbers fed as samples", is_scalar_input, observed="fed oddly"),
