@@ -66,3 +66,8 @@ def test_operations_take_sequences_that_are_all_shorter_than_a_window_before_the
     states = L.Recurrence(C.plus)(short)
     assert [v.shape for v in states.eval({x: data})] == [(0, 2), (0, 2)]
     assert not np.any(np.concatenate(S.reduce_sum(C.reduce_sum(states)).grad({x: data})))
+
+
+@pytest.mark.parametrize("make", [L.Convolution2D, L.ConvolutionTranspose2D])
+def test_one_size_is_that_of_each_axis_of_the_window(make):
+    assert make((3,), 4)(image).parameters[0].shape[-2:] == make(3, 4)(image).parameters[0].shape[-2:] == (3, 3)

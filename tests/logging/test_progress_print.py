@@ -130,6 +130,11 @@ def test_a_log_file_has_the_number_of_epochs_and_the_last_message(capsys, tmp_pa
     assert lines[-2:] == ["CNTKCommandTrainEnd: train", "done"]
 
 
+def test_the_number_of_epochs_may_be_a_quotient(clock, capsys):
+    run(clock, epochs=1, freq=3, num_epochs=5 / 2)
+    assert "Finished Epoch[1 of 2.5]: " in capsys.readouterr().out
+
+
 def test_the_last_message_is_only_written_to_a_file(capsys):
     ProgressPrinter().end_progress_print("done")
     assert capsys.readouterr().out == "CNTKCommandTrainEnd: train\n"

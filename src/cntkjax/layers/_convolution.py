@@ -88,7 +88,7 @@ def _filters_of(layer: str, num_filters: Axes | None) -> tuple[int, ...]:
 
 def _as_filter(dimensions: int, filter_shape: Axes, layer: str) -> tuple[int, ...]:
     sizes = shape_of(layer, filter_shape, "filter_shape")
-    if np.isscalar(filter_shape):
+    if len(sizes) == 1:
         return sizes * dimensions
     if len(sizes) != dimensions:
         example = tuple([3] * dimensions)

@@ -94,7 +94,7 @@ class ProgressPrinter(ProgressWriter):
     """
 
     def __init__(self, freq: int | None = None, first: int = 0, tag: str = "", log_to_file: str | None = None,
-                 rank: int | None = None, gen_heartbeat: bool = False, num_epochs: int | None = None,
+                 rank: int | None = None, gen_heartbeat: bool = False, num_epochs: float | None = None,
                  test_freq: int | None = None, test_first: int = 0, metric_is_pct: bool = True,
                  distributed_freq: int | None = None, distributed_first: int = 0) -> None:
         self.freq, self.test_freq, distributed_freq = (sys.maxsize if f is None else f
