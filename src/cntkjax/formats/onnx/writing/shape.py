@@ -166,7 +166,10 @@ def _one_hot(w: GraphWriter, node: Node, x: str) -> str:
     a, out = node.node_attributes, node.node_outputs[0]
     axis = w.lead(source) + a["onehotAxis"].static_axis_index() % len(out.shape)
     values = w.array(np.asarray([0, 1], out.dtype))
-    return w.node("OneHot", [w.cast(x, INT64), w.ints(int(a["numClass"])), values], axis=axis)
+    is_number = not w.lead(source) and not source.shape  # ONNX has vectors of indices, and more axes
+    indices = w.unsqueeze(x, [0]) if is_number else x
+    y = w.node("OneHot", [w.cast(indices, INT64), w.ints(int(a["numClass"])), values], axis=axis + is_number)
+    return w.squeeze(y, [0]) if is_number else y
 
 
 @writes_block("DepthToSpace", matches=lambda b: "blockSize" in b.node_attributes)
