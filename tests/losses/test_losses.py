@@ -72,3 +72,13 @@ def test_cosines_of_nan_are_nan():
     np.testing.assert_allclose(C.cosine_distance(x, y).eval(data), [np.nan, 0.96, 0], rtol=1e-6)
     negatives = C.cosine_distance_with_negative_samples(x, y, shift=1, num_negative_samples=1).eval(data)
     np.testing.assert_allclose(negatives[:, 0], [np.nan, 0.96, 0], rtol=1e-6)
+
+
+def test_criteria_along_no_axis_take_all_elements_of_a_sample():
+    output, target = C.input_variable((2, 3), needs_gradient=True), C.input_variable((2, 3))
+    draw = np.random.RandomState(0)
+    data = {output: draw.randn(2, 2, 3).astype(np.float32), target: draw.rand(2, 2, 3).astype(np.float32)}
+    loss, error = C.cross_entropy_with_softmax(output, target, None), C.classification_error(output, target, None)
+    assert loss.shape == error.shape == ()
+    np.testing.assert_allclose(loss.eval(data), [2.4060, 0.3877], atol=1e-4)
+    np.testing.assert_array_equal(error.eval(data), [1, 1])

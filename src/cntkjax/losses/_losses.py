@@ -21,13 +21,13 @@ from ..variables import Constant, Variable
 
 @public_operation
 def cross_entropy_with_softmax(
-    output_vector: Operand, target_vector: Operand, axis: int | Axis = -1, name: str = ""
+    output_vector: Operand, target_vector: Operand, axis: int | Axis | None = -1, name: str = ""
 ) -> Function:
     """Softmax cross entropy along an axis: -sum(target log(softmax(output))) for targets that sum to 1.
 
     Sparse targets are not converted to dense ones.
 
-    Shapes: [*map, n] twice -> [1] for vectors; along an axis other than the last one, that axis gets size 1.
+    Shapes: [*map, n] twice -> [1] for vectors; along an axis other than the last one, that axis gets size 1; None: [].
     Errors: ShapeError if the sizes of the operands differ.
 
     >>> cross_entropy_with_softmax([[1, 1, 1, 50]], [[0, 0, 0, 1]]).eval()

@@ -22,7 +22,7 @@ from ..variables import Constant, Variable
 
 @public_operation
 def classification_error(
-    output_vector: Operand, target_vector: Operand, axis: int | Axis = -1, topN: int = 1, name: str = ""
+    output_vector: Operand, target_vector: Operand, axis: int | Axis | None = -1, topN: int = 1, name: str = ""
 ) -> Function:
     """Classification error: 1 where the target class is not the largest output, otherwise 0.
 
