@@ -25,7 +25,7 @@ from ..plan.parts import Loop, Part, inputs_of, resolve
 from ..plan.plan import Plan
 from ..xla.platform import platform
 
-MOST_ROWS = 64  # up to here NumPy took less time than XLA (docs/performance.md)
+MOST_ROWS = 64  # up to here NumPy took less time than XLA (docs/measurements.md)
 
 Samples: TypeAlias = "np.ndarray[Any, Any]"
 Call: TypeAlias = Callable[[Sequence[Samples]], list[Samples]]  # of an array for each argument

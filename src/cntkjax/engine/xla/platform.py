@@ -2,7 +2,7 @@
 
 A CPU core is bound by memory and by handing work to threads, a GPU by kernel launches, host waits and bytes. The
 figures for GPUs are kernels and bytes of programs compiled for an H100 (`python -m benchmarks gpu-programs`; all are in
-docs/performance.md).
+docs/measurements.md).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Lowering:
 
     `loops_side_by_side`: independent loops of one structure, as the two directions of a layer, are one loop of batched
     operations: 1,176 instead of 1,925 kernels in three bi-directional LSTMs. On a CPU nothing is gained
-    (docs/performance.md).
+    (docs/measurements.md).
 
     `separate_products`: products in loops are not joined with the sums that they are part of. cuBLAS adds to an array
     of its own only, so slices of the inputs of a loop are copied first, which element-wise kernels read in place: 358
