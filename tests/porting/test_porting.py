@@ -154,6 +154,16 @@ def test_a_node_that_cannot_be_ported_is_named(tmp_path):
     assert not (tmp_path / "new").exists()
 
 
+def test_reductions_of_numbers_are_the_numbers(tmp_path):
+    """PyTorch sums over all axes where it is given none."""
+    x = C.input_variable(())
+    port(C.exp(C.reduce_sum(x) - C.reduce_max(x)), "torch", tmp_path / "model")
+    assert not re.search("sum|max", (tmp_path / "model" / "model.py").read_text())
+    for f in (C.argmax(x), C.top_k(x, 1).outputs[0] * 2):
+        with pytest.raises(PortError, match="cannot be ported"):
+            port(f, "torch", tmp_path / "refused")
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_shell_reads_the_versions_of_requirements_as_text(target):
     assert ">" in TARGETS[target].requirements

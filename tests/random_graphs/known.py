@@ -257,7 +257,7 @@ KNOWN: Sequence[Known] = [
     *refused("`cosine_distance_with_negative_samples` of vectors", "cosine_distance_with_neg",
              r"^InnerProduct: Both matrices"),
     *refused("gradients of `roipooling` where the regions", "roipooling", r"ColumnRangeWithMBLayoutFor: FrameRange"),
-    Known("an empty minibatch of images", text("(?i:convolution|pooling)"), "an empty minibatch", "oddly", "refused"),
+    Known("an empty minibatch that is reshaped", text("(?i:convolution|pooling|reshape)"), "an empty minibatch", "oddly", "refused"),
     *refused("`to_sequence_like` of scalars", "to_sequence", r"input data of rank >= 2"),
     *refused("a product of weights with the state of a loop", r"loop\(.*C\.times(_transpose)?\((h|g|loop)",
              r"rank \(0\) must be >= #axes"),

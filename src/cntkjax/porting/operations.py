@@ -56,6 +56,8 @@ def _gather(body: Body, node: Node) -> Expression:
 @ports("TopK")
 def _top_k(body: Body, node: Node) -> list[Expression]:
     (x,), a = node.node_inputs, node.node_attributes
+    if not x.shape:
+        raise refuse(node, "the largest of one element cannot be ported")
     both = body.assigned(Op("top_k", (body.value(x),), {"count": int(a["numItems"])}), node)
     values, indices = (Op("item", (both,), {"index": i}) for i in range(2))
     return [values, Op("cast", (indices,), {"dtype": _dtype(node.node_outputs[1])})]

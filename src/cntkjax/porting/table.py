@@ -152,11 +152,11 @@ def _reduce(body: Body, node: Node) -> Expression:
     positions = tuple(body.lead(x) + i for i in static)
     keep = bool(a.get("reductionKeepDimensions", True)) and not over_all
     if op in ("Argmax", "Argmin"):
-        if len(positions) > 1:
-            raise refuse(node, f"{op} over several axes cannot be ported")
+        if len(positions) != 1:
+            raise refuse(node, f"{op} over {'several axes' if positions else 'no axis'} cannot be ported")
         index = Op(_REDUCTIONS[op], (body.value(x),), {"axis": positions[0], "keepdims": keep})
         return Op("cast", (index,), {"dtype": np.dtype(node.node_outputs[0].dtype).name})
-    return Op(_REDUCTIONS[op], (body.value(x),), {"axis": positions, "keepdims": keep})
+    return Op(_REDUCTIONS[op], (body.value(x),), {"axis": positions, "keepdims": keep}) if positions else body.value(x)
 
 
 _NEUTRAL = {"Sum": 0.0, "Mean": 0.0, "Max": -inf, "Min": inf, "LogSum": -inf, "Prod": 1.0}

@@ -331,9 +331,9 @@ class ReduceElements(Primitive):
         static = _static_dimensions(axes_of(attrs), lead, data.ndim)
         dynamic = _dynamic_reduction(ctx, axes_of(attrs), x)
         dimensions = (*dynamic.dimensions, *sorted(static))
-        if not dimensions:
-            return x
         reduction = attrs["reductionOpName"]
+        if not dimensions:  # one element is all that is reduced
+            return Traced(jnp.zeros_like(data), x.axes) if reduction in ("Argmax", "Argmin") else x
         compute, neutral = _REDUCTIONS[reduction]
         if dynamic.axes == (BATCH,) and dynamic.dimensions:
             layout = ctx.layout(x.axes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import jax.numpy as jnp
 import numpy as np
@@ -297,10 +298,12 @@ class TopK(Primitive):
     number_of_outputs = 2
 
     def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> list[Spec]:
-        """[*front, k] twice."""
+        """[*front, k] twice; of a scalar, which is its own largest element, scalars."""
         (x,) = inputs
-        attrs["axis"] = stored(self.name, attrs["axis"], x)
         k = attrs["numItems"]
+        if not x.shape and k == 1:
+            return [Spec(()), Spec((), needs_gradient=False)]
+        attrs["axis"] = stored(self.name, attrs["axis"], x)
         if k < 1:
             raise ShapeError(explain(
                 f"{self.name}: at least one element has to be taken, not {k}", {"operand": x},
@@ -317,10 +320,12 @@ class TopK(Primitive):
 
     def index_bound(self, node: Node, output: Edge) -> int | None:
         """The size of the axis, of the indices."""
-        size = node.node_inputs[0].shape[-1]
+        size = prod(node.node_inputs[0].shape[-1:])
         return size if output is node.node_outputs[1] and size >= 0 else None
 
     def lower(self, attrs: Attrs, x: Array) -> tuple[Array, Array]:
         """lax.top_k."""
+        if not x.ndim:
+            return x, jnp.zeros_like(x)
         values, indices = lax.top_k(x, attrs["numItems"])
         return values, indices.astype(x.dtype)

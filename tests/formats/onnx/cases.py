@@ -120,6 +120,9 @@ CASES = [
     Case("pad by reflection", lambda x: C.pad(x, [(1, 1), (2, 0)], C.ops.REFLECT_PAD), [n(B, 3, 4)]),
     Case("pad by symmetry", lambda x: C.pad(x, [(1, 1), (2, 0)], C.ops.SYMMETRIC_PAD), [n(B, 3, 4)]),
     Case("one_hot", lambda x: C.one_hot(x, 6, axis=0), [np.array([[1, 5], [0, 2], [3, 3]], np.float32)]),
+    Case("norms of numbers", lambda x: C.splice(C.reduce_l1(x), C.reduce_l2(x), C.reduce_sum_square(x)), [n(B)]),
+    Case("argmax of a number", lambda x: C.argmax(x) + x, [n(B)]),
+    Case("top_k of a number", lambda x: C.top_k(x, 1), [n(B)]),
     Case("one_hot of a number", lambda x: x * C.one_hot(C.reduce_sum(p(2, 1)) * 0 + 2, 3), [n(B, 3)]),
     Case("crop_manual", lambda x: C.crop_manual(x, n(1, 2, 3), 1, 2), [n(B, 1, 5, 6)]),
     # products

@@ -35,6 +35,9 @@ def _dimensions(w: GraphWriter, axes: Sequence[Axis], x: Edge) -> tuple[list[int
     return dynamic, sorted(lead + a.static_axis_index() % rank for a in axes if a.is_static_axis)
 
 
+_CHANGING_NUMBERS = "ReduceL1", "ReduceL2", "ReduceSumSquare", "ArgMax", "ArgMin"  # the others are numbers themselves
+
+
 @writes("ReduceElements")
 def _reduce(w: GraphWriter, node: Node, x: str) -> str:
     return _reduced(w, _REDUCTIONS[node.node_attributes["reductionOpName"]], node, w.inputs(node)[0], x)
@@ -47,7 +50,10 @@ def _reduced(w: GraphWriter, op: str, node: Node, variable: Edge, x: str) -> str
     keep = bool(node.node_attributes.get("reductionKeepDimensions", True)) and not all_axes
     dimensions = dynamic + static
     if not dimensions:
-        return x
+        if op not in _CHANGING_NUMBERS:
+            return x
+        dimensions, keep = [w.lead(variable)], False
+        x = w.unsqueeze(x, dimensions)
     if op not in ("ArgMax", "ArgMin"):
         output = w.reduce(op, x, dimensions, keep)
         return w.squeeze(output, dynamic) if keep else output
@@ -105,11 +111,15 @@ def _along(w: GraphWriter, op: str, x: str, variable: Edge, axis: Axis) -> str:
 @writes("TopK")
 def _top_k(w: GraphWriter, node: Node, x: str) -> list[str]:
     variable, k = w.inputs(node)[0], node.node_attributes["numItems"]
-    axis = w.lead(variable) + len(variable.shape) - 1
+    axis = w.lead(variable) + max(len(variable.shape) - 1, 0)
+    if not variable.shape:
+        x = w.unsqueeze(x, [axis])
     if w.opset >= 10:
         values, indices = w.multi_node("TopK", [x, w.ints(k)], 2, axis=axis)
     else:
         values, indices = w.multi_node("TopK", [x], 2, axis=axis, k=int(k))
+    if not variable.shape:
+        values, indices = w.squeeze(values, [axis]), w.squeeze(indices, [axis])
     return [values, w.cast(indices, node.node_outputs[1].dtype)]
 
 
