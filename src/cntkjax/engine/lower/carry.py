@@ -160,8 +160,7 @@ def carry_out(ctx: Context, delay: Node, data: Array, initial: Traced) -> None:
         first = layout.at(first, position)
         first = first.reshape(*first.shape[:2], *(1,) * (last.ndim - first.ndim), *first.shape[2:])
     seq = jnp.broadcast_to(jnp.arange(layout.size), position.shape)
-    shape = jnp.broadcast_shapes(data.shape[2:], first.shape[2:] if initial.axes else first.shape)
-    before = states_before(layout, carried_into(ctx, delay, shape), offset, seq, position, first)
+    before = states_before(layout, ctx.carried_in.get(delay), offset, seq, position, first)
     is_inside = (layout.length >= back).reshape(*position.shape, *(1,) * (last.ndim - 2))
     ctx.carried_out[delay] = jnp.where(is_inside, last, before).astype(data.dtype)
 
