@@ -1,7 +1,8 @@
 """python -m benchmarks.long_run FOLDER --hours 8: what a training uses that goes on, alone or under `mpiexec -n 2`.
 
 A tagger is trained on sequences of new lengths in each minibatch, while two threads evaluate it; now and then it is
-tested, saved to a checkpoint in the folder, and restored. Each worker prints a line at equal intervals. Needs psutil.
+tested, saved to a checkpoint in the folder, and restored. Each worker prints a line at equal intervals. Where the
+folder has a checkpoint, the training goes on from it, in a new process. Needs psutil.
 """
 
 from __future__ import annotations
@@ -67,35 +68,43 @@ class Training:
             sequence = random.standard_normal((random.integers(1, LONGEST + 1), WIDTH), np.float32)
             assert np.isfinite(self.scores.eval({self.x: [sequence]})[0]).all()
 
-    def step(self, number: int, data: dict[C.Variable, list[np.ndarray]], checkpoint: Path) -> bool:
+    def step(self, number: int, data: dict[C.Variable, list[np.ndarray]], checkpoint: Path, seconds: float) -> bool:
         """Train on a minibatch, and do what else is due; False at the end, when no worker has data."""
         goes_on = self.trainer.train_minibatch(data)
         if goes_on and data and number % TEST_EVERY == 0:
             self.trainer.test_minibatch(data)
         if goes_on and number % SAVE_EVERY == 0:
-            self.trainer.save_checkpoint(str(checkpoint))
+            self.trainer.save_checkpoint(str(checkpoint), {"steps": number, "seconds": seconds})
         if goes_on and number % RESTORE_EVERY == 0:
             self.trainer.restore_from_checkpoint(str(checkpoint))
         return goes_on
 
 
 def marks(hours: float, count: int, folder: Path) -> Iterator[Mark]:
-    """Train for so many hours, and yield what is used at `count` equal intervals. `folder`: for the checkpoint."""
+    """Train for so many hours, and yield what is used at `count` equal intervals. `folder`: for the checkpoint.
+
+    What was trained before the checkpoint that the folder has counts.
+    """
     compiled, process = compilations(), psutil.Process()
     rank = C.Communicator.rank()
-    training, end = Training(rank), threading.Event()
+    training, end, checkpoint = Training(rank), threading.Event(), folder / "checkpoint"
+    earlier = training.trainer.restore_from_checkpoint(str(checkpoint)) if checkpoint.exists() else {}
     threads = [threading.Thread(target=training.evaluate_until, args=(end, seed)) for seed in (1, 2)]
     for thread in threads:
         thread.start()
-    begin, number, times, goes_on = time.perf_counter(), 0, [], True
+    begin, number = time.perf_counter() - earlier.get("seconds", 0), earlier.get("steps", 0)
+    times: list[float] = []
+    goes_on = True
     try:
         for place in range(1, count + 1):
             until = begin + 3600 * hours * place / count
+            if place < count and until < time.perf_counter():
+                continue
             while time.perf_counter() < until or (place == count and goes_on):
                 is_over = time.perf_counter() >= begin + 3600 * hours
                 before = time.perf_counter()
                 number += 1
-                goes_on = training.step(number, {} if is_over else training.minibatch(), folder / "checkpoint")
+                goes_on = training.step(number, {} if is_over else training.minibatch(), checkpoint, before - begin)
                 times.append(time.perf_counter() - before)
             yield Mark(
                 (time.perf_counter() - begin) / 3600, number, 1000 * statistics.median(times or [0]),

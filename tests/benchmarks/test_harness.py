@@ -87,6 +87,16 @@ def test_a_long_run_tells_what_it_uses(tmp_path, monkeypatch):
     assert (tmp_path / "checkpoint").exists() == (second.steps >= long_run.SAVE_EVERY)
 
 
+def test_a_long_run_goes_on_from_the_checkpoint_of_an_earlier_process(tmp_path, monkeypatch):
+    pytest.importorskip("psutil", reason="memory is measured with psutil")
+    from benchmarks import long_run
+
+    monkeypatch.setattr(long_run, "SAVE_EVERY", 1)
+    (earlier,) = long_run.marks(0.5 / 3600, 1, tmp_path)
+    (later,) = long_run.marks(0.6 / 3600, 1, tmp_path)
+    assert later.steps > earlier.steps and later.hours >= 0.6 / 3600
+
+
 def test_a_file_that_another_process_removes_meanwhile_does_not_end_a_long_run(tmp_path, monkeypatch):
     pytest.importorskip("psutil", reason="memory is measured with psutil")
     from benchmarks import long_run
