@@ -227,6 +227,15 @@ def test_one_initial_state_in_a_tuple_is_that_of_all_states():
     assert_equal(one(s).eval(steps), each(s).eval(steps))
 
 
+def test_initial_states_in_a_tuple_of_their_own_are_those_of_the_states():
+    """As in CNTK."""
+    s = S.input_variable(2)
+    with C.default_options(init=0.1):
+        inside, plain = (L.Recurrence(L.LSTM(3), initial_state=states) for states in (((1, 0),), (1, 0)))
+    steps = {s: [[[1, 2], [3, 4]]]}
+    assert_equal(inside(s).eval(steps), plain(s).eval(steps))
+
+
 class TestMistakes:
     def test_another_number_of_initial_states_is_an_error(self):
         with pytest.raises(TypeError, match="initial_state has 3 states, and the step function takes 2"):

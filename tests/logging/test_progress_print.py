@@ -78,6 +78,11 @@ def test_first_lines_tag_and_number_of_epochs(clock, capsys):
     assert capsys.readouterr().out == "".join(expected)
 
 
+def test_a_tag_may_be_a_number(clock, capsys):
+    run(clock, epochs=1, tag=5)
+    assert finished(1, "[5] ") in capsys.readouterr().out
+
+
 def test_a_table_at_doubling_intervals(clock, capsys):
     run(clock, freq=0)
     assert capsys.readouterr().out == TABLE + "Learning rate per minibatch: 0.0\n" + ROWS + ROWS + TEST

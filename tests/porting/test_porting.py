@@ -154,6 +154,18 @@ def test_a_node_that_cannot_be_ported_is_named(tmp_path):
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("make", [lambda x: x, lambda x: C.combine([x]), lambda x: (x + 1).output])
+def test_a_variable_is_ported_as_what_computes_it(make, target, tmp_path):
+    port(make(C.input_variable(2, name="features")), target, tmp_path / "model")
+    assert "features" in (tmp_path / "model" / "model.py").read_text()
+
+
+def test_what_is_no_model_is_refused(tmp_path):
+    with pytest.raises(TypeError, match="model = 5 is not possible"):
+        port(5, "torch", tmp_path / "model")
+
+
 def test_reductions_of_numbers_are_the_numbers(tmp_path):
     """PyTorch sums over all axes where it is given none."""
     x = C.input_variable(())

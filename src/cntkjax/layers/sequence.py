@@ -224,6 +224,8 @@ def Recurrence(
     from_states = _from_states("recurrence", step, backwards, return_full_state, name)
     number = len(step.signature) - 1
     declared = initial_state if isinstance(initial_state, tuple) else (initial_state,)
+    if len(declared) == 1 and isinstance(declared[0], tuple):  # ((h, c),) is (h, c), as in CNTK
+        declared = declared[0]
     states = [_get_initial_state_or_default(state) for state in declared] * (number if len(declared) == 1 else 1)
     if len(states) != number:
         raise TypeError(explain(

@@ -93,7 +93,7 @@ class ProgressPrinter(ProgressWriter):
      Minibatch[   3-   4]: loss = 3.500000 * 20, metric = 50.00% * 20;
     """
 
-    def __init__(self, freq: int | None = None, first: int = 0, tag: str = "", log_to_file: str | None = None,
+    def __init__(self, freq: int | None = None, first: int = 0, tag: str | float = "", log_to_file: str | None = None,
                  rank: int | None = None, gen_heartbeat: bool = False, num_epochs: float | None = None,
                  test_freq: int | None = None, test_first: int = 0, metric_is_pct: bool = True,
                  distributed_freq: int | None = None, distributed_first: int = 0) -> None:

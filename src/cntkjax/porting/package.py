@@ -7,8 +7,10 @@ from pathlib import Path
 
 from ..formats import files
 from ..formats.safetensors import encode
+from ..graph.arguments import public
 from ..ops import combine
 from ..ops.functions import Function
+from ..variables import Variable
 from .cntk import CNTK
 from .flax import FLAX
 from .keras import KERAS
@@ -53,7 +55,8 @@ def test_the_outputs_are_those_of_the_original():
 '''
 
 
-def port(model: Function, to: str, folder: str | os.PathLike[str]) -> None:
+@public
+def port(model: Function | Variable, to: str, folder: str | os.PathLike[str]) -> None:
     """Write a package of readable source that computes what a model computes, with its weights and a test.
 
     Files: `model.py` has a class for each block of several layers, or builds the graph with the CNTK API;
@@ -72,7 +75,8 @@ def port(model: Function, to: str, folder: str | os.PathLike[str]) -> None:
         raise ValueError(f"{folder.name!r} cannot be the name of a package: use letters, digits and underscores")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{os.fspath(folder)!r} exists already: give the name of a new or empty folder")
-    target, model = TARGETS[to], without_criteria(model)
+    target = TARGETS[to]
+    model = without_criteria(combine([model]) if isinstance(model, Variable) else model)
     title = f"{model.name or 'A model'} in {to}, ported from CNTK."
     source, weights = target.write(model, title)
     recorded = recorded_values(model)

@@ -106,7 +106,7 @@ class Script:
         for v in model.arguments:
             self.texts[v] = self._input(v)
         self.compute(model.outputs)
-        if len(model.outputs) == 1:
+        if len(model.outputs) == 1 and producer(model.outputs[0]):  # a leaf is no function
             return self.text(model.outputs[0])
         return self.assign("outputs", f"C.combine([{', '.join(map(self.text, model.outputs))}])")
 
