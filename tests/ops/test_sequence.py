@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 from scipy.special import softmax
 
 import cntkjax as C
@@ -257,6 +258,26 @@ def test_the_number_of_scattered_steps_must_match_the_condition(train):
         wrong = {**feed, few: [np.float32(steps)]}
         with pytest.raises(ValueError, match=rf"differ in length: \[{len(steps)}\] against \[2\]"):
             f.grad(wrong, [few]) if train else f.eval(wrong)
+
+
+@pytest.mark.parametrize("lengths", [(1, 3), (1, 1), (1,)], ids=str)
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_a_slice_behind_the_end_has_neither_steps_nor_a_gradient(lengths, sparse):
+    """CNTK 2.7 refuses such a sequence."""
+    x, w = S.input_variable(2, is_sparse=sparse), C.parameter((2, 1), init=1)
+    sequences = [csr_matrix(np.eye(n, 2, dtype="f")) if sparse else np.eye(n, 2, dtype="f") for n in lengths]
+    f = C.times(S.slice(x, 1, 0), w)
+    assert [len(steps) for steps in f.eval({x: sequences})] == [n - 1 for n in lengths]
+    assert S.reduce_sum(f).grad({x: sequences}, wrt=[w]).sum() == (max(lengths) > 1)
+
+
+def test_a_single_step_that_a_sequence_does_not_have_is_zero():
+    """CNTK 2.7 refuses such a sequence."""
+    x = S.input_variable((), needs_gradient=True)
+    f = C.combine([S.slice(x, 1, 2) * 2])
+    sequences = [np.float32([3]), np.float32([1, 2, 4])]
+    assert f.eval({x: sequences}).tolist() == [0, 4]
+    assert [g.tolist() for g in f.grad({x: sequences})] == [[0], [0, 2, 0]]
 
 
 @pytest.mark.parametrize("end", [S.first, S.last, C.layers.Fold(C.plus)], ids=["first", "last", "Fold"])

@@ -141,7 +141,7 @@ class GridSlice(type(GatherPacked)):  # type: ignore[misc]
         # The first steps of pieces that continue sequences are elsewhere; data fed along the new axis are packed alone.
         if old.origin is not None or new.row is not old.row:
             return super().lower_packed(ctx, attrs, source, index)
-        begin, end, steps = min(attrs["begin"], old.time - 1), attrs["end"], new.time
+        begin, end, steps = attrs["begin"], attrs["end"], new.time
         if old.simple and old.full and begin + steps == (min(end, old.time) if end > 0 else old.time + end):
             axis = ctx.sequence_axis(index.axes)
             assert axis is not None
