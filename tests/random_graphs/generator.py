@@ -16,11 +16,16 @@ FEW, MANY = (1, 3), (2, 8)  # statements
 LONG_ONES = 8  # of so many pairs of seeds one has many
 SELDOM = 0.2  # many copies of a step take ten times as long to compile as other statements
 # What CNTK may stop in its midst, where it leaves other statistics or parameters than one that goes on
-LAST = {"gradients": 1, "given gradients": 1, "training": 2}
+LAST = {
+    "gradients": 1, "given gradients": 1, "other parameters": 2,
+    "training": 3, "observed training": 3, "long training": 3, "training session": 3,
+}
 OBSERVED = {
     "values": 4, "other values": 1.2, "gradients": 3, "loaded": 0.7, "training": 0.7, "pieces": 0.7,
-    "given gradients": 0.8, "fed otherwise": 1, "fed oddly": 1,
+    "given gradients": 0.8, "fed otherwise": 1, "fed oddly": 1, "structure": 1, "values on the way": 0.7,
+    "other parameters": 0.7, "observed training": 0.5, "training session": 0.2, "long training": 0.1,
 }
+FOR_A_GPU = 0.1  # of the programs: what they are compiled to runs on a CPU as well
 
 
 def write(seed: int, form: str = "") -> tuple[Program, list[Program]]:
@@ -72,7 +77,7 @@ def finish(draft: Draft) -> Program:
     learner = learner.format(**{name: random.choice(texts) for name, texts in SCHEDULES.items()})
     return Program(
         draft.seed, draft.dtype, tuple(draft.statements), tuple(roots[-4:]), (minibatch(draft), minibatch(draft)),
-        tuple(observations), learner,
+        tuple(observations), learner, is_for_gpu=random.random() < FOR_A_GPU,
     ).needed()
 
 

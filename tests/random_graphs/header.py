@@ -1,6 +1,8 @@
 """What every random program begins with, on CNTK 2.7 (Python 3.6) as on this package."""
 
 import os
+import re
+import shutil
 import tempfile
 
 import numpy as np
@@ -62,6 +64,16 @@ def one_hot(seed, *shape):
 def feed(f, minibatch):
     """What the inputs of `f` are fed, nothing of an empty minibatch; of a function that was loaded, by their names."""
     return {a: minibatch[a.name] for a in f.arguments} if minibatch else {}
+
+
+def as_on_a_gpu(compute):
+    """What `compute` returns, compiled as for a GPU; CNTK has kernels for the device that it runs on only."""
+    try:
+        from cntkjax.engine.xla.platform import lowering_for
+    except ImportError:
+        return compute()
+    with lowering_for("gpu"):
+        return compute()
 
 
 def evaluate(outputs, minibatch):
@@ -225,22 +237,117 @@ def gradients(root, wrt, minibatch):
     return [found[v] for v in wrt] if isinstance(found, dict) else [found]
 
 
-def train(loss, learner, minibatches):
-    """The losses of five steps, and the parameters after them."""
+def in_order(leaves):
+    """As they were created."""
+    return sorted(leaves, key=lambda v: (len(v.uid), v.uid))
+
+
+def train(loss, learner, minibatches, steps=5):
+    """The losses of some steps, and the parameters after them."""
     trainer = C.Trainer(None, (loss, None), [learner(loss.parameters)])
     losses = []
-    for step in range(5):
+    for step in range(steps):
         trainer.train_minibatch(feed(loss, minibatches[step % len(minibatches)]))
         losses.append(trainer.previous_minibatch_loss_average)
-    return losses, [p.value for p in sorted(loss.parameters, key=lambda p: (len(p.uid), p.uid))]
+    return losses, [p.value for p in in_order(loss.parameters)]
 
 
 def tilted(loss):
     """A loss with another gradient for each parameter, which is not 0 but for rounding."""
-    for i, p in enumerate(sorted(loss.parameters, key=lambda p: (len(p.uid), p.uid))):
+    for i, p in enumerate(in_order(loss.parameters)):
         slope = p * C.constant(1 + data(i, *p.shape) / 2)
         loss = loss + (C.reduce_sum(slope) if p.shape else slope)
     return loss
+
+
+def observed_training(loss, output, learner, minibatches, steps=5):
+    """What a trainer with two learners and a metric reports, also of an output; and tests; and the parameters."""
+    parameters = in_order(loss.parameters)
+    learners = [learner(parameters[::2])]
+    if len(parameters) > 1:
+        learners.append(C.momentum_sgd(parameters[1::2], C.learning_parameter_schedule(0.05), C.momentum_schedule(0.7)))
+    trainer = C.Trainer(C.combine([output]), (loss, C.abs(loss) * 2), learners)
+    shown = []
+    for step in range(steps):
+        fed = feed(loss, minibatches[step % len(minibatches)])
+        updated, values = trainer.train_minibatch(fed, [output])
+        shown.append([
+            updated, values[output], trainer.previous_minibatch_loss_average, trainer.previous_minibatch_sample_count,
+            trainer.previous_minibatch_evaluation_average, trainer.total_number_of_samples_seen,
+        ])
+        shown.append([a.learning_rate() for a in learners])
+    return shown, trainer.test_minibatch(feed(loss, minibatches[0])), [p.value for p in parameters]
+
+
+def text_file(path, minibatch):
+    """A file for `CTFDeserializer`, with the sequences of a minibatch."""
+    with open(path, "w") as out:
+        for i in range(max(len(v) if isinstance(v, list) else v.shape[0] for v in minibatch.values())):
+            rows = {n: v[i] if isinstance(v, list) else v[i : i + 1] for n, v in minibatch.items()}
+            for step in range(max(map(len, rows.values()))):
+                fields = {n: " ".join(map(str, r[step].ravel().tolist())) for n, r in rows.items() if step < len(r)}
+                out.write("%d %s\n" % (i, " ".join("|%s %s" % field for field in sorted(fields.items()))))
+
+
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+
+
+def session(loss, learner, minibatch, options):
+    """What is printed while a session trains and tests on a file, and the parameters after it.
+
+    `options`: the size of minibatches, how many samples in all, between reports, and between tests.
+    """
+    size, samples, frequency, tested = options
+    folder = tempfile.mkdtemp()
+    path, log = os.path.join(folder, "data"), os.path.join(folder, "log")
+    text_file(path, minibatch)
+
+    def source(**limits):
+        streams = {a.name: C.io.StreamDef(field=a.name, shape=max(1, int(np.prod(a.shape)))) for a in loss.arguments}
+        return C.io.MinibatchSource(C.io.CTFDeserializer(path, C.io.StreamDefs(**streams)), randomize=False, **limits)
+
+    printer = C.logging.ProgressPrinter(freq=1, log_to_file=log)
+    trainer = C.Trainer(None, (loss, C.abs(loss) * 2), [learner(loss.parameters)], [printer])
+    train, test = source(), source(max_sweeps=1)
+    C.training_session(
+        trainer, train, C.minibatch_size_schedule(size), max_samples=samples, progress_frequency=frequency,
+        model_inputs_to_streams={a: train.streams[a.name] for a in loss.arguments},
+        cv_config=C.CrossValidationConfig(test, size, tested),
+        checkpoint_config=C.CheckpointConfig(os.path.join(folder, "checkpoint"), frequency, True),
+    ).train()
+    with open(log) as printed:
+        lines = [re.sub(r"[\d.]+s \(.*", "", line) for line in printed if log not in line and "CNTKCommand" not in line]
+    files = sorted(name for name in os.listdir(folder) if name.startswith("checkpoint"))
+    shutil.rmtree(folder)
+    texts = [NUMBER.sub("#", line) for line in lines]
+    numbers = [list(map(float, NUMBER.findall(line))) for line in lines]
+    return texts, numbers, files, [p.value for p in in_order(loss.parameters)]
+
+
+def structure(outputs):
+    """What can be read of functions without computing them."""
+    def of_leaf(v):
+        return [v.name, list(v.shape), np.dtype(v.dtype).name, len(v.dynamic_axes), v.is_sparse, v.needs_gradient]
+
+    def of_function(f):
+        root = f.root_function
+        nodes = C.logging.graph.depth_first_search(f, lambda node: isinstance(node, C.Function))
+        operations = sorted(n.op_name for n in nodes if n.op_name != "ReconcileDynamicAxis")  # CNTK adds some of these
+        return [
+            f.name, root.op_name, root.is_block, root.is_primitive, len(f.constants), operations,
+            [list(map(of_leaf, vs)) for vs in (f.arguments, f.parameters)], [o.name for o in f.outputs],
+        ]
+
+    functions = [C.combine([o]) for o in outputs] + [C.combine(outputs)]
+    return [list(map(of_function, (f, f.clone("clone"), f.clone("freeze"), reload(f)))) for f in functions]
+
+
+def revalued(outputs, minibatch):
+    """The values before and after all parameters get others."""
+    before = evaluate(outputs, minibatch)
+    for i, p in enumerate(in_order(C.combine(outputs).parameters)):
+        p.value = np.asarray(data(i, *p.shape))
+    return before + evaluate(outputs, minibatch)
 
 
 def resume(loss, learner, minibatches, path, restores):
@@ -254,7 +361,7 @@ def resume(loss, learner, minibatches, path, restores):
         losses.append(trainer.previous_minibatch_loss_average)
         if step == 1:
             trainer.save_checkpoint(path)
-    values = [p.value for p in sorted(loss.parameters, key=lambda p: (len(p.uid), p.uid))]
+    values = [p.value for p in in_order(loss.parameters)]
     return losses[-3:], values, trainer.total_number_of_samples_seen
 
 

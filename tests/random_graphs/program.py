@@ -11,6 +11,8 @@ HEADER = Path(__file__).with_name("header.py")
 BATCH = "defaultBatchAxis"
 SEQUENCE = "defaultDynamicAxis"
 NAME = re.compile(r"\bv\d+\b")
+LONG = 230  # steps, so many that the thorough version of a small program takes over
+Show = tuple[str, str]  # by which name, the expression
 
 
 def call(function: str, *arguments: object) -> str:
@@ -93,6 +95,7 @@ class Program:
     observations: tuple[str, ...]
     learner: str = ""
     is_tilted: bool = False
+    is_for_gpu: bool = False  # compiled as for one here
 
     def __getitem__(self, name: str) -> Statement:
         return next(s for s in self.statements if s.name == name)
@@ -111,8 +114,10 @@ class Program:
 
     def contributing(self, what: str, place: int) -> tuple[Statement, ...]:
         """The statements that one of the values of an observation depends on; all, if `place` is -1."""
-        if place < 0 or what == "training":
+        if place < 0 or what.startswith(("training", "structure")):
             return self.statements
+        if what == "values on the way":
+            return self.cone([self.on_the_way[place]])
         if "gradients" not in what:
             return self.cone([self.roots[place % len(self.roots)]])
         later = {(self.differentiated if what == "gradients" else self.below_first_root)[place]}
@@ -138,10 +143,12 @@ class Program:
         lines += [s.line for s in self.statements]
         lines += [f'show("type of {r}", describe({r}))' for r in self.roots]
         lines += [self._minibatch(i) for i in range(len(self.minibatches))]
-        lines += self.loss if {"gradients", "training"} & set(self.observations) else []
-        for observation in self.observations:
-            lines += OBSERVATIONS[observation](self)
-        return lines
+        lines += self.loss if any("training" in o or o == "gradients" for o in self.observations) else []
+        return lines + [self._line(show) for o in self.observations for show in OBSERVATIONS[o](self)]
+
+    def _line(self, show: Show) -> str:
+        what, shown = show
+        return f'show("{what}", {call("as_on_a_gpu", f"lambda: {shown}") if self.is_for_gpu else shown})'
 
     @property
     def in_double_precision(self) -> list[str]:
@@ -177,39 +184,84 @@ class Program:
     def _list(self) -> str:
         return f"[{', '.join(self.roots)}]"
 
-    def _values(self, i: int = 0) -> list[str]:
-        return [f'show("values {i}", evaluate({self._list}, m{i}))']
+    def _values(self, i: int = 0) -> list[Show]:
+        return [(f"values {i}", f"evaluate({self._list}, m{i})")]
 
-    def _other_values(self) -> list[str]:
+    def _other_values(self) -> list[Show]:
         """Those of the other minibatches, of other sizes."""
         return [line for i in range(1, len(self.minibatches)) for line in self._values(i)]
 
-    def _fed_otherwise(self) -> list[str]:
-        return [f'show("fed otherwise", otherwise({self._list}, m0, {self.seed // 2}))']
+    def _fed_otherwise(self) -> list[Show]:
+        return [("fed otherwise", f"otherwise({self._list}, m0, {self.seed // 2})")]
 
-    def _fed_oddly(self) -> list[str]:
-        return [f'show("fed oddly", otherwise({self._list}, m0, {self.seed // 2}, ODD))']
+    def _fed_oddly(self) -> list[Show]:
+        return [("fed oddly", f"otherwise({self._list}, m0, {self.seed // 2}, ODD)")]
 
-    def _gradients(self) -> list[str]:
+    def _gradients(self) -> list[Show]:
         wrt = ", ".join(self.differentiated)
-        return [f'show("gradients", gradients(loss, [{wrt}], m0))'] if wrt else []
+        return [("gradients", f"gradients(loss, [{wrt}], m0)")] if wrt else []
 
-    def _given_gradients(self) -> list[str]:
+    def _given_gradients(self) -> list[Show]:
         wrt = ", ".join(self.below_first_root)
-        return [f'show("given gradients", pulled_back({self.roots[0]}, [{wrt}], m0))'] if wrt else []
+        return [("given gradients", f"pulled_back({self.roots[0]}, [{wrt}], m0)")] if wrt else []
 
-    def _training(self) -> list[str]:
-        minibatches = ", ".join(f"m{i}" for i in range(len(self.minibatches)))
+    def _training(self) -> list[Show]:
         loss = "tilted(loss)" if self.is_tilted else "loss"
-        return [f'show("training", train({loss}, lambda parameters: {self.learner}, [{minibatches}]))']
+        return [("training", f"train({loss}, {self._learner}, {self._minibatches})")]
+
+    @property
+    def _minibatches(self) -> str:
+        return f"[{', '.join(f'm{i}' for i in range(len(self.minibatches)))}]"
+
+    @property
+    def _learner(self) -> str:
+        return f"lambda parameters: {self.learner}"
+
+    @property
+    def _learns(self) -> bool:
+        return bool(self.loss) and any("C.parameter(" in s.text or "C.layers" in s.text for s in self.statements)
+
+    def _observed_training(self) -> list[Show]:
+        output = next((r for r in self.roots if self[r].type.dtype == self.dtype), "")
+        training = f"observed_training(loss, {output}, {self._learner}, {self._minibatches})"
+        return [("training that is observed", training)] if self._learns else []
+
+    def _long_training(self) -> list[Show]:
+        training = f"train(loss, {self._learner}, [m0], {LONG})"
+        return [("training in many steps", training)] if self._learns else []
+
+    def _session(self) -> list[Show]:
+        """On a file of dense data, which readers give in single precision."""
+        fed = [s.type for s in self.statements if s.is_input]
+        are_plain = all(t.axes and t.dtype == "float32" and not (t.is_open or t.is_sparse) for t in fed)
+        if not (fed and are_plain and self._learns):
+            return []
+        options = 1 + self.seed % 5, 3 + self.seed % 11, 2 + self.seed % 7, 2 + self.seed % 3
+        return [("training in a session", f"session(loss, {self._learner}, m0, {options})")]
+
+    def _structure(self) -> list[Show]:
+        return [("structure", f"structure({self._list})")]
+
+    @property
+    def on_the_way(self) -> list[str]:
+        """The roots, behind some of what they are computed from; nothing if they are computed from leaves."""
+        leaves = ("C.parameter(", "C.constant(")
+        inner = [s for s in self.statements if not (s.is_input or s.name in self.roots or s.text.startswith(leaves))]
+        return [*(s.name for s in inner[-1 - self.seed % 3 :]), *self.roots] if inner else []
+
+    def _values_on_the_way(self) -> list[Show]:
+        return [("values on the way", f"evaluate([{', '.join(self.on_the_way)}], m0)")] if self.on_the_way else []
+
+    def _other_parameters(self) -> list[Show]:
+        return [("values of other parameters", f"revalued({self._list}, m0)")]
 
     @property
     def divides_gradients(self) -> bool:
         """Whether the learner divides gradients by their size, so that one of 0 but for rounding makes large steps."""
         return bool(re.search("ada|rms", self.learner))
 
-    def _loaded(self) -> list[str]:
-        return [f'show("loaded", evaluate([reload(C.combine({self._list}))], m0))']
+    def _loaded(self) -> list[Show]:
+        return [("loaded", f"evaluate([reload(C.combine({self._list}))], m0)")]
 
     @property
     def cut(self) -> int:
@@ -221,8 +273,8 @@ class Program:
         shortest = min((n for a in axes for n in self.minibatches[0].lengths[a]), default=0)
         return shortest - 1 if shortest > 2 else 0
 
-    def _pieces(self) -> list[str]:
-        return [f'show("pieces", pieces({self._list}, m0, {self.cut}))'] if self.cut else []
+    def _pieces(self) -> list[Show]:
+        return [("pieces", f"pieces({self._list}, m0, {self.cut})")] if self.cut else []
 
 
 OBSERVATIONS = {
@@ -235,4 +287,10 @@ OBSERVATIONS = {
     "loaded": Program._loaded,
     "training": Program._training,
     "pieces": Program._pieces,
+    "observed training": Program._observed_training,
+    "long training": Program._long_training,
+    "training session": Program._session,
+    "structure": Program._structure,
+    "values on the way": Program._values_on_the_way,
+    "other parameters": Program._other_parameters,
 }
