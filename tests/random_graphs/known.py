@@ -129,11 +129,12 @@ def splices_steps_with_a_leaf(program: Program, s: Statement) -> bool:
     return "C.splice(" in s.text and any(t.is_sequence for t in operands) and any(not t.axes for t in operands)
 
 
-def compares_with_average(program: Program, s: Statement) -> bool:
-    """Whether values are greater or less than their own average, which differs by rounding where all are equal."""
+def compares_with_itself(program: Program, s: Statement) -> bool:
+    """Whether values are greater or less than their own average, where all are equal, or than themselves times 1."""
     operands = re.match(r"C\.(?:less|greater|equal|not_equal)\w*\((v\d+), (v\d+)\)", s.text)
     return operands is not None and any(
-        "AttentionModel" in program[a].text and b in program[a].uses for a, b in permutations(operands.groups())
+        re.search("AttentionModel|Stabilizer", program[a].text) and b in program[a].uses
+        for a, b in permutations(operands.groups())
     )
 
 
@@ -302,7 +303,7 @@ KNOWN: Sequence[Known] = [
     Known("strides of None or -1", text(r"strides=\(.*None"), "whole numbers", kind="refused"),
     Known("dilated and grouped convolutions", text(r"C\.convolution\(.*groups=2")),
     Known("`times` of a vector and a one-column matrix", is_row_of_other_samples),
-    Known("comparisons of values that are equal but for rounding", compares_with_average),
+    Known("comparisons of values that are equal but for rounding", compares_with_itself),
     Known("comparisons of values that are equal but for rounding", rounds_own_cosine),
     Known("`lambda_rank` and `ndcg_at_1` of sequences", of_sequences(r"C\.(lambda_rank|ndcg)")),
     Known("gradients that flow through a `lambda_rank`", text("lambda_rank"), observed=BACKWARD),
