@@ -27,7 +27,7 @@ import numpy as np
 
 from benchmarks import op_cases, sequence_cases
 from benchmarks.op_cases import Case, torch
-from cntkjax import Function, Variable
+from cntkjax import Function
 from cntkjax._typing import Array, PyTree
 from cntkjax.engine.convolutions.rewriting import rewrite
 from cntkjax.engine.data.layout import Batch, Layout
@@ -36,12 +36,12 @@ from cntkjax.engine.data.shapes import AxisTraits
 from cntkjax.engine.lower.lower import execute
 from cntkjax.engine.lower.values import Traced
 from cntkjax.engine.plan.plan import Plan
+from cntkjax.engine.run import pure_function as pure
 from cntkjax.engine.run.context import make_context
 from cntkjax.engine.xla.allocator import keep_freed_memory
 from cntkjax.engine.xla.compiler import compiler_options
 from cntkjax.engine.xla.platform import convolutions_by, lowering
-from cntkjax.graph.variable import value_of
-from cntkjax.interop import to_jax
+from cntkjax.graph.variable import Edge, value_of
 
 CASES = [*op_cases.CASES, *sequence_cases.CASES]
 SIDES = ("cntkjax", "jax", "torch")
@@ -56,13 +56,14 @@ def cntkjax_side(case: Case) -> Side:
     variables = case.variables()
     if case.steps is not None:
         return packed_side(case, case.ours(*variables))
-    function, _ = to_jax(case.ours(*variables))
-    places = [variables.index(v) for v in function.arguments]
+    plan = Plan(case.ours(*variables).outputs)
+    places, leaves = [variables.index(v) for v in plan.arguments], [value_of(v) for v in plan.leaves]
 
     def ours(*data: Array) -> Array:
         # Sequences have time first, as from a reader; XLA removes pairs of swaps.
-        feeds = [swap_batch_and_time(data[i], function.arguments[k]) for k, i in enumerate(places)]
-        return swap_batch_and_time(function({}, *feeds, training=case.training), function.function.output)
+        feeds = [(swap_batch_and_time(data[i], variables[i]), None) for i in places]
+        results, _ = pure.run(plan, leaves, feeds, pure.random_key(plan), case.training)
+        return swap_batch_and_time(results[0], plan.outputs[0])
 
     return ours, to_device(case.arrays()), compiler_options()
 
@@ -95,7 +96,7 @@ def to_device(arrays: Sequence[PyTree]) -> list[PyTree]:
     return jax.tree.map(jnp.asarray, list(arrays))
 
 
-def swap_batch_and_time(array: Array, variable: Variable) -> Array:
+def swap_batch_and_time(array: Array, variable: Edge) -> Array:
     """Batch and time swapped, for sequences."""
     return array.swapaxes(0, 1) if len(variable.dynamic_axes) == 2 else array
 

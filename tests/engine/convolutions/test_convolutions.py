@@ -100,6 +100,11 @@ def test_transposed_convolutions_are_those_of_double_precision(strides, calls):
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
 
 
+def test_filters_of_the_operands_gradient_are_read_in_reverse_where_they_lie(calls):
+    value_and_gradients("3x3", np.float32)
+    assert [task.weights.strides for task in calls] == [[45, 9, 3, 1], [45, 9, 3, 1], [9, 45, -3, -1]]
+
+
 def test_equal_runs_give_equal_bits():
     first, second = (value_and_gradients("several units for an image", np.float32) for _ in range(2))
     for one, other in zip(first, second, strict=True):

@@ -46,6 +46,10 @@ class _Array(NamedTuple):
         shape = value.type.shape
         return cls(value, sizes, [prod(shape[place + 1 :]) for place in order])
 
+    def reversed(self, axes: Sequence[int]) -> _Array:
+        """Along these axes from the last number to the first."""
+        return self._replace(strides=[-n if axis in axes else n for axis, n in enumerate(self.strides)])
+
     def layout(self, first: int, second: int, spatial: Sequence[int]) -> Layout:
         """With these axes in this order."""
         order = [first, second, *spatial]
@@ -114,9 +118,10 @@ def _phases(task: Task) -> Iterator[tuple[tuple[Layout, Layout, Layout], list[in
     """The convolutions without gaps that a task is: layouts, the padding before, and where filters and results begin.
 
     Along each axis the results at gap * i + phase, for all i, read every gap-th cell of the window. If there is none,
-    they are 0, as with a window of size 0.
+    they are 0, as with a window of size 0. A reversed window begins at the last place in memory.
     """
     x, w, y = task.source, task.weights, task.result
+    first = sum(-stride * (size - 1) for size, stride in zip(*w, strict=True) if stride < 0)
     gaps = task.gaps or [1] * len(task.before)
     for phases in product(*map(range, gaps)):
         axes = list(zip(gaps, phases, task.before, w.sizes[2:], y.sizes[2:], strict=True))
@@ -127,7 +132,8 @@ def _phases(task: Task) -> Iterator[tuple[tuple[Layout, Layout, Layout], list[in
         if min(counts) > 0:
             windows = windows if min(windows) > 0 else [0] * len(windows)
             layouts = x, _every(w, windows, gaps), _every(y, counts, gaps)
-            yield layouts, padding, [sum(map(mul, cells, w.strides[2:])), sum(map(mul, phases, y.strides[2:]))]
+            begins = [first + sum(map(mul, cells, w.strides[2:])), sum(map(mul, phases, y.strides[2:]))]
+            yield layouts, padding, begins
 
 
 def _every(layout: Layout, sizes: Sequence[int], gaps: Sequence[int]) -> Layout:
@@ -201,8 +207,8 @@ def _replace(operation: Operation, operands: Sequence[_Array], to: _Array, call:
 def _task(operation: Operation, is_general: bool) -> tuple[Task, list[_Array], _Array] | None:
     """What a convolution is for a library, its operands there and its result; None for what neither computes.
 
-    `is_general`: whether any order of axes will do, and gradients for the source are convolutions with reversed windows
-    instead of tasks of their own.
+    `is_general`: whether any order of axes will do, reversed windows too, and gradients for the source are convolutions
+    with these instead of tasks of their own.
     """
     from jaxlib.mlir import ir
     from jaxlib.mlir.dialects import stablehlo
@@ -222,6 +228,9 @@ def _task(operation: Operation, is_general: bool) -> tuple[Task, list[_Array], _
         return None
     of_x, of_w = _operand(data, is_general), _operand(kernel, is_general)
     of_y = _result(operation.results[0], is_general)
+    unreversed = _unreversed(kernel, axes.kernel_spatial_dimensions)
+    if unreversed is not None and is_general and axes.input_feature_dimension != 0:
+        of_w = _operand(unreversed, is_general).reversed(axes.kernel_spatial_dimensions)
     x = of_x.layout(axes.input_batch_dimension, axes.input_feature_dimension, axes.input_spatial_dimensions)
     w = of_w.layout(
         axes.kernel_output_feature_dimension, axes.kernel_input_feature_dimension, axes.kernel_spatial_dimensions
@@ -229,8 +238,7 @@ def _task(operation: Operation, is_general: bool) -> tuple[Task, list[_Array], _
     y = of_y.layout(axes.output_batch_dimension, axes.output_feature_dimension, axes.output_spatial_dimensions)
     strides, spread, dilations = (numbers(f"{name}", 1) for name in ("window_strides", "lhs_dilation", "rhs_dilation"))
     before = [pair[0] for pair in numbers("padding", (0, 0))]
-    unreversed = None if is_general else _unreversed(kernel, axes.kernel_spatial_dimensions)
-    if unreversed is not None and strides == [1] * rank:
+    if unreversed is not None and not is_general and strides == [1] * rank:
         extents = [(size - 1) * dilation for size, dilation in zip(w.sizes[2:], dilations, strict=True)]
         before = [extent - n for extent, n in zip(extents, before, strict=True)]
         task = _convolution("source", y, _exchanged(w), x, spread, dilations, before)
