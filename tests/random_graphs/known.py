@@ -52,7 +52,7 @@ def of_sequences(pattern: str) -> Predicate:
 
 def is_unpacked_gather(program: Program, s: Statement) -> bool:
     before = "".join(a.text for a in program.cone([s.name]))
-    shortened = r"C\.sequence\.(gather|scatter|where|slice)|until_predicate"
+    shortened = r"C\.sequence\.(gather|scatter|where|slice)|until_predicate|length_increase=1\.5"
     return "C.sequence.unpack" in s.text and bool(re.search(shortened, before))
 
 
