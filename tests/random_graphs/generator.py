@@ -24,6 +24,7 @@ OBSERVED = {
     "values": 4, "other values": 1.2, "gradients": 3, "loaded": 0.7, "training": 0.7, "pieces": 0.7,
     "given gradients": 0.8, "fed otherwise": 1, "fed oddly": 1, "structure": 1, "values on the way": 0.7,
     "other parameters": 0.7, "observed training": 0.5, "training session": 0.2, "long training": 0.1,
+    "values again": 0.5,
 }
 FOR_A_GPU = 0.1  # of the programs: what they are compiled to runs on a CPU as well
 

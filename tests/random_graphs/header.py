@@ -342,6 +342,15 @@ def structure(outputs):
     return [list(map(of_function, (f, f.clone("clone"), f.clone("freeze"), reload(f)))) for f in functions]
 
 
+def again(outputs, minibatches):
+    """The values of each output when it is evaluated time and again; here also by a `Predictor`."""
+    shown = []
+    for f in map(C.alias, outputs):
+        for answer in (f.eval, getattr(C, "Predictor", lambda function: function.eval)(f)):
+            shown.append([answer(feed(f, m)) for m in 3 * minibatches][-len(minibatches) :])
+    return shown
+
+
 def revalued(outputs, minibatch):
     """The values before and after all parameters get others."""
     before = evaluate(outputs, minibatch)

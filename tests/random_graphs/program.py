@@ -118,6 +118,8 @@ class Program:
             return self.statements
         if what == "values on the way":
             return self.cone([self.on_the_way[place]])
+        if what == "values again":
+            return self.cone([self.roots[place // 2]])
         if "gradients" not in what:
             return self.cone([self.roots[place % len(self.roots)]])
         later = {(self.differentiated if what == "gradients" else self.below_first_root)[place]}
@@ -252,6 +254,10 @@ class Program:
     def _values_on_the_way(self) -> list[Show]:
         return [("values on the way", f"evaluate([{', '.join(self.on_the_way)}], m0)")] if self.on_the_way else []
 
+    def _values_again(self) -> list[Show]:
+        is_random = any(re.search("random|Dropout", s.text) for s in self.statements)
+        return [] if is_random else [("values again", f"again({self._list}, {self._minibatches})")]
+
     def _other_parameters(self) -> list[Show]:
         return [("values of other parameters", f"revalued({self._list}, m0)")]
 
@@ -293,4 +299,5 @@ OBSERVATIONS = {
     "structure": Program._structure,
     "values on the way": Program._values_on_the_way,
     "other parameters": Program._other_parameters,
+    "values again": Program._values_again,
 }
