@@ -169,6 +169,28 @@ def test_the_log_has_the_lines_that_scripts_read(run):
     assert re.search(r"totalSamplesSeen = 100; learningRatePerSample = 0.050000001; epochTime=[\d.]+s$", log, re.M)
 
 
+def test_trace_level_0_leaves_out_the_details_as_in_cntk_s_logs(run):
+    """As in CNTK's baselines of AlexNet, VGG and ResNet-18 on ImageNet."""
+    _, log = run("traceLevel=0", "command=Train:Test", "Train=[SimpleNetworkBuilder=[applyMeanVarNorm=false]]",
+                 "Train=[SimpleNetworkBuilder=[needPrior=false]]")
+    kinds = [re.split(r" \d|[\d:=\[]", line)[0] for line in log.splitlines() if not line.startswith("#")]
+    assert kinds[2:] == [
+        "", "", "", "Model has", "", "Training criterion", "Evaluation criterion", "", "Training", "",
+        *["Finished Epoch"] * 3, "", "", "",
+        "evalNodeNames are not specified, using all the default evalnodes and training criterion nodes.",
+        "Final Results", "", "__COMPLETED__",
+    ]
+    assert "parameters in 4 parameter tensors." in log
+
+
+def test_a_command_may_have_a_trace_level_of_its_own(run):
+    """As in the baseline of Text/G2P."""
+    _, log = run("traceLevel=0", "Train=[traceLevel=1]", "command=Train")
+    assert "Commands:" not in log
+    for line in ("Creating virgin network.", "-Minibatch[", 'Action "train" complete.', "SGD: Saving checkpoint"):
+        assert line in log
+
+
 def test_a_single_worker_trains_in_parallel_if_the_configuration_says_so(run):
     """Then it quantizes, and a test finds the end of the data with another minibatch, as in CNTK's log of MultiGpu."""
     block = "DataParallelSGD;parallelizationStartEpoch=3;DataParallelSGD=[gradientBits=1]"

@@ -13,6 +13,7 @@ from typing import SupportsFloat, TextIO
 
 import numpy as np
 
+from ..configuration import Block
 from ..logging._progress_writer import LazySum, is_due
 from ..parallel import workers
 from ..sgd import Epoch, Observer
@@ -26,7 +27,7 @@ class Log:
     """Lines on the console, or in a file; with `timestamping` each begins with date and time."""
 
     def __init__(self, stream: TextIO | None = None, timestamping: bool = False) -> None:
-        self._stream, self.timestamping = stream, timestamping
+        self._stream, self.timestamping, self._is_brief = stream, timestamping, False
 
     @classmethod
     def to_file(cls, prefix: str, commands: Sequence[str], timestamping: bool) -> Log:
@@ -35,6 +36,10 @@ class Log:
         path = new_file(f"{prefix}_{'_'.join(commands)}.log{rank}")
         print(f"Redirecting stderr to file {path}", file=sys.stderr)
         return cls(path.open("w", encoding="utf-8"), timestamping)
+
+    def follow(self, block: Block) -> None:
+        """Leave out details from here, if a block or one around it has ``traceLevel = 0``."""
+        self._is_brief = block.integer("traceLevel", 1) == 0
 
     def close(self) -> None:
         """Close the file, if there is one."""
@@ -50,6 +55,22 @@ class Log:
             except OSError as error:
                 self._go_on_without_file(error)
                 self.line(text)
+
+    def detail(self, *texts: str) -> None:
+        """Write lines that CNTK leaves out with ``traceLevel = 0``."""
+        if not self._is_brief:
+            self.line(*texts)
+
+    def parameters(self, elements: int, shapes: Mapping[str, Sequence[int]], with_gradient: int) -> None:
+        """What is trained: numbers of elements and of nodes with gradients, and shapes by name."""
+        if self._is_brief:
+            self.line(f"Training {elements} parameters in {len(shapes)} parameter tensors.", "")
+            return
+        self.line(f"Training {elements} parameters in {len(shapes)} out of {len(shapes)} parameter tensors and "
+                  f"{with_gradient} nodes with gradient:", "")
+        for name, shape in shapes.items():
+            self.line(f"\tNode '{name}' (LearnableParameter operation) : [{' x '.join(map(str, shape)) or '1'}]")
+        self.line()
 
     def _go_on_without_file(self, error: OSError) -> None:
         """Write the rest on the console: a full disk is no reason to end a training."""
@@ -163,7 +184,7 @@ class TrainingLog(Observer):
     def begins(self, epoch: Epoch, momentum: float) -> None:
         """Log the rate and the momentum."""
         constant = -1 / math.log(momentum) if momentum else 0.0
-        self._log.line(
+        self._log.detail(
             "", f"Starting Epoch {epoch.number}: learning rate per sample = {epoch.rate:f}  effective momentum = "
             f"{momentum**epoch.minibatch_size:f}  momentum as time constant = {constant:.1f} samples"
         )
@@ -173,8 +194,8 @@ class TrainingLog(Observer):
     def _begin_loop(self, epoch: int, size: int, title: str = "") -> None:
         before, loop = self._methods(epoch)
         if before:
-            self._log.line(before)
-        self._log.line("", f"Starting minibatch loop{loop}.")
+            self._log.detail(before)
+        self._log.detail("", f"Starting minibatch loop{loop}.")
         self._number, self._size, self._title, self._shown = epoch, size, title, time.perf_counter()
         self._whole, self._since = Sums(self._criteria), Sums(self._criteria)
 
@@ -191,7 +212,7 @@ class TrainingLog(Observer):
         shown, count, last = self._since.shown(), self._since.samples, self._whole.minibatches
         span = f"{last - self._since.minibatches + 1:4d}-{last:4d}{self._percentage(last)}"
         seconds, self._shown = time.perf_counter() - self._shown, time.perf_counter()
-        self._log.line(
+        self._log.detail(
             f"{self._title} {self._name()}-Minibatch[{span}]: {shown}; time = {seconds:.4f}s; samplesPerSecond = "
             f"{count / max(seconds, 1e-9):.1f}"
         )
@@ -247,7 +268,7 @@ class TrainingLog(Observer):
 
     def saves(self, path: str) -> None:
         """Log the checkpoint."""
-        self._log.line(f"SGD: Saving checkpoint model '{path}'")
+        self._log.detail(f"SGD: Saving checkpoint model '{path}'")
 
     def returns(self, path: str, epoch: int, rate: float, samples: int) -> None:
         """Log that the epochs since a checkpoint are repeated."""

@@ -40,7 +40,8 @@ def run_commands(root: Block, log: Log) -> None:
     listed, commands = root.get("command"), root.array("command")
     if listed is None or not commands:
         raise ConfigError("the configuration has no command: write command = NAME, or command=NAME on the command line")
-    log.line(f"Commands: {' '.join(commands)}", f'precision = "{root.text("precision", "float")}"')
+    log.follow(root)
+    log.detail(f"Commands: {' '.join(commands)}", f'precision = "{root.text("precision", "float")}"')
     for name in commands:
         if name not in root:
             names = [entry.name for entry in root if entry.is_block]
@@ -60,6 +61,7 @@ def run_command(block: Block, name: str, log: Log) -> None:
         raise block.missing("action")
     for action in actions:
         log.headline(f"{name} command ({action} action)")
+        log.follow(block)
         try:
             if action not in ACTIONS:
                 raise ConfigError(f"the action {action} is not supported: {_UNSUPPORTED[action]}")
@@ -72,7 +74,9 @@ def run_command(block: Block, name: str, log: Log) -> None:
                 error.add_note(f"in the command {name}, {block.place}")
             raise
         seeds().last = int(summed(f"the end of {name}", [0 if workers.rank() else seeds().last])[0])
-        log.line("", f'Action "{action}" complete.', "")
+        log.follow(block)
+        log.line()
+        log.detail(f'Action "{action}" complete.', "")
 
 
 __all__ = ["ACTIONS", "run_command", "run_commands"]

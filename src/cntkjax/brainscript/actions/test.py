@@ -83,7 +83,7 @@ class Evaluation:
         """Log the minibatches since the last line; returns new sums."""
         last = whole.minibatches
         if log is not None:
-            log.line(f"Minibatch[{last - since.minibatches + 1}-{last}]: {since.shown()}")
+            log.detail(f"Minibatch[{last - since.minibatches + 1}-{last}]: {since.shown()}")
         return Sums(self._criteria)
 
 
@@ -97,8 +97,9 @@ def _criteria(network: Network, command: Command) -> list[Criterion]:
     names = named_nodes(network, command.block, "evalNodeNames")
     if not names:
         command.log.line(
-            "evalNodeNames are not specified, using all the default evalnodes and training criterion nodes.", ""
+            "evalNodeNames are not specified, using all the default evalnodes and training criterion nodes."
         )
+        command.log.detail("")
         names = [*network.roles["evaluation"], *network.roles["criterion"]]
     if not names:
         raise ConfigError("the model has no evaluation nodes and no criteria: name nodes in evalNodeNames")

@@ -36,6 +36,7 @@ def train(command: Command) -> None:
     """Train a network, from its last checkpoint if there is one."""
     block = command.block
     sgd = block.block("SGD")
+    command.log.follow(sgd or block)
     path = (sgd if sgd is not None and "modelPath" in sgd else block).file("modelPath")  # old ones have it in SGD
     if not block.flag("makeMode", True):
         if workers.rank() == 0:
@@ -53,11 +54,11 @@ def train(command: Command) -> None:
     names = _criteria(network, sgd or block)
     _describe(network, names, command)
     if line := initialization(settings):
-        command.log.line(line, "")
+        command.log.detail(line, "")
     if network.statistics:
         _precompute(network, command, piece)
     else:
-        command.log.line("No PreCompute nodes found, or all already computed. Skipping pre-computation step.")
+        command.log.detail("No PreCompute nodes found, or all already computed. Skipping pre-computation step.")
     if with_lattices := lattice_nodes(network, [network.nodes[names[0].name]]):
         command.log.line(*set_lattices(with_lattices, reader, sgd or block))
     if trained:
@@ -134,7 +135,7 @@ def _network(command: Command, start: str) -> Network:
         command.log.line(f"Starting from checkpoint. Loading network from '{start}'.")
         network = load_network(start)
     else:
-        command.log.line("Creating virgin network.")
+        command.log.detail("Creating virgin network.")
         network = built(command)
     device = "CPU" if use_default_device() == cpu() else "GPU"
     command.log.line("", f"Model has {len(network.operations)} nodes. Using {device}.", "")
@@ -160,17 +161,14 @@ def _describe(network: Network, names: list[Criterion], command: Command) -> Non
         log.line(f"Evaluation criterion: {names[1].name} = {names[1].operation}")
     elif names[1:]:
         log.line("", "Evaluation criteria:", *(f"\t{each.name} = {each.operation}" for each in names[1:]))
-    log.line("", "")
+    log.line()
+    log.detail("")
     parameters = dict(sorted(_parameters(network, names[0].name)))
     if not parameters:
         raise ConfigError(f"nothing can be learned: {names[0].name} depends on no parameters")
     elements = sum(int(v.value.size) for v in parameters.values())
-    log.line(f"Training {elements} parameters in {len(parameters)} out of {len(parameters)} parameter tensors and "
-             f"{_with_gradient(network, names[0].name, set(parameters))} nodes with gradient:", "")
-    for name, parameter in parameters.items():
-        dimensions = " x ".join(map(str, reversed(parameter.shape))) or "1"
-        log.line(f"\tNode '{name}' (LearnableParameter operation) : [{dimensions}]")
-    log.line()
+    shapes = {name: parameter.shape[::-1] for name, parameter in parameters.items()}
+    log.parameters(elements, shapes, _with_gradient(network, names[0].name, set(parameters)))
 
 
 def _parameters(network: Network, loss: str) -> Iterator[tuple[str, Any]]:
