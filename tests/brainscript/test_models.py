@@ -76,3 +76,16 @@ def test_files_of_cntk_1_say_which_nodes_are_criteria_metrics_and_outputs(tmp_pa
                              "output": ["h"]}
     assert network.inputs["w"] == ["W", "x"]
     assert network.operations["h"] == "RectifiedLinear" and network.operations["b"] == "LearnableParameter"
+
+
+def test_inputs_of_a_file_of_cntk_1_meet_new_ones(tmp_path, monkeypatch):
+    """Without dynamicAxis, CNTK 1 wrote no name of an axis: it is the default one, as of new inputs."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "old.dnn").write_bytes(v1_writer.network(
+        v1_writer.source("x", 2), v1_writer.learnable("b", (2,), [1, 2]), v1_writer.node("Plus", "h", "x", "b"),
+        version=31,
+    ))
+    old, new = load_network("old.dnn"), C.sequence.input_variable(2)
+    difference = C.minus(old.nodes["h"], new)
+    np.testing.assert_allclose(difference.eval({old.nodes["x"]: [[[1, 1], [2, 2]]], new: [[[1, 0], [0, 1]]]})[0],
+                               [[1, 3], [3, 3]])

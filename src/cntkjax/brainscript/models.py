@@ -11,11 +11,12 @@ import os
 from pathlib import Path
 from typing import Any
 
+from ..axis import Axis
 from ..configuration.source import local_path
 from ..formats import v1_file
 from ..graph.function import nodes
 from ..misc.converter import unfolded
-from ..ops import combine
+from ..ops import combine, input_variable
 from ..ops.functions import Function
 from ..sgd import ConfigError
 from ..variables import Variable
@@ -57,13 +58,23 @@ def load_network(path: str) -> Network:
         others = sorted(os.listdir(folder))[:8] if folder.is_dir() else []
         hint = f"; in {folder} there are {', '.join(others)}" if others else "; train it first, or give modelPath"
         raise ConfigError(f"there is no model {path}{hint}")
-    network = network_in(Function.load(path))
+    network = network_in(_with_default_axis(Function.load(path)))
     if (file := v1_file.network_in(path)) is not None:  # which has roles, and operations and inputs as in CNTK 1
         network.operations |= {name: node.op for name, node in file.nodes.items() if name in network.nodes}
         network.inputs |= {name: node.inputs for name, node in file.nodes.items()
                            if sorted(node.inputs) == sorted(network.inputs.get(name, ()))}
         network.roles = {role: [name for name in file.roles.get(role, ()) if name in network.nodes] for role in ROLES}
     return network
+
+
+def _with_default_axis(function: Function) -> Function:
+    """The model with inputs that have the default sequence axis where CNTK 1 named none, so that they meet new ones."""
+    axes = [Axis.default_batch_axis(), Axis.default_dynamic_axis()]
+    unnamed = {
+        v: input_variable(v.shape, v.dtype, v.needs_gradient, v.is_sparse, dynamic_axes=axes, name=v.name)
+        for v in function.arguments if any(axis.name == "" for axis in v.dynamic_axes)
+    }
+    return function.clone("share", unnamed) if unnamed else function
 
 
 def network_in(function: Function) -> Network:
