@@ -2,8 +2,8 @@
 
 The gradient is that of the sum of products with random weights. All sides get arrays on the device. Each has a process
 of its own, with as many threads as it takes by itself, and they run in interleaved rounds, one after the other; a cell
-is the median over the rounds. In one process the threads that one library leaves spinning after a call would disturb
-the next side's.
+is the median over the rounds. Threads that a library leaves spinning after a call, as OpenMP does, would disturb the
+next side's: in one process, and in another as long as they spin.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from cntkjax.graph.variable import Edge, value_of
 
 CASES = [*op_cases.CASES, *sequence_cases.CASES]
 SIDES = ("cntkjax", "jax", "torch")
+REST = 0.05  # seconds before a side begins: PyTorch's threads spin for 8 ms after their last call
 Run = Callable[[], Any]
 # A function, the arrays that it takes, and the options with which it is compiled.
 Side = tuple[Callable[..., Array], list[PyTree], dict[str, str]]
@@ -208,6 +209,7 @@ def measure(case: Case, processes: dict[str, Executor], rounds: int, seconds: fl
         for round in range(rounds):
             for side in sides[round % len(sides) :] + sides[: round % len(sides)]:
                 count = max(1, int(seconds / first[side][1][part]))
+                time.sleep(REST if seconds else 0)
                 times[side][part].append(1000 * processes[side].submit(seconds_of, part, count).result())
     return {side: [median(part) for part in parts] for side, parts in times.items()}
 

@@ -43,7 +43,8 @@ enum {
     GROUPS = 16,              /* of samples, whose gradients are summed on their own: at most so many */
     SUMS = 1 << 21,           /* gradients of all groups, so that they take 8 MiB whatever the number of cores */
     LINE = 16,                /* numbers of a cache line */
-    FEWEST_PRODUCTS = 1 << 18 /* for each thread: to wake one takes longer than fewer */
+    FEWEST_PRODUCTS = 1 << 18, /* for each thread: to wake one takes longer than fewer */
+    LOOKS = 1 << 8             /* for the end of the last shares before a thread sleeps, which takes longer than most */
 };
 
 typedef float Vector __attribute__((vector_size(WIDTH * 4), aligned(4), may_alias));
@@ -73,8 +74,7 @@ typedef struct {
     int64_t columns, row, height, planes, overlap; /* of an operand in scratch memory; planes that two units share */
     int64_t for_thread;                            /* numbers of scratch memory */
     int64_t groups, shares;
-    atomic_long next, threads, users;
-    int64_t finished;
+    atomic_long next, threads, users, finished;
     pthread_mutex_t lock;
     pthread_cond_t all_finished;
 } Job;
@@ -310,7 +310,7 @@ static void participate(Job *j) {
     float *scratch = j->scratch + atomic_fetch_add(&j->threads, 1) * j->for_thread;
     for (int64_t share; (share = atomic_fetch_add(&j->next, 1)) < j->shares; finished++) compute(j, share, scratch);
     pthread_mutex_lock(&j->lock);
-    if ((j->finished += finished) == j->shares) pthread_cond_signal(&j->all_finished);
+    if (atomic_fetch_add(&j->finished, finished) + finished == j->shares) pthread_cond_signal(&j->all_finished);
     pthread_mutex_unlock(&j->lock);
 }
 
@@ -452,6 +452,7 @@ static void *do_task(const Frame *frame, const Task *t) {
     for (int64_t i = 1; i < threads; i++)
         if (interface->schedule(&(Schedule){sizeof(Schedule), NULL, frame->context, help, j})) release(j);
     participate(j);
+    for (int64_t i = 0; i < LOOKS && j->finished < j->shares; i++) _mm_pause();
     pthread_mutex_lock(&j->lock);
     while (j->finished < j->shares) pthread_cond_wait(&j->all_finished, &j->lock);
     pthread_mutex_unlock(&j->lock);
