@@ -219,7 +219,7 @@ KNOWN: Sequence[Known] = [
     *refused("sparse operands of operations that CNTK computes with dense ones", "is_sparse|one_hot|eye_like",
              r"TensorOp: Tensor operations are", r"must be in SparseCSC format",
              r"MultiplyAndWeightedAdd  -> Feature Not", r"must have same storage type",
-             r"AssignHardmaxOf  -> Feature Not", r"Sparse tensors are not supported unless"),
+             r"(AssignHardmaxOf|VectorNorm2)  -> Feature Not", r"Sparse tensors are not supported unless"),
     *refused("the product of weights with a `splice`", r"loop\(.*C\.splice\(",
              r"leading dimensions of the right operand", "dimension cannot be inferred from a left operand"),
     *refused("pooling and convolution of constants", "onvolution|ooling", r"slice \(.*is out of range of the source",
