@@ -48,6 +48,23 @@ def test_a_scalar_criterion_counts_the_samples_it_was_reduced_from():
     assert trainer.previous_minibatch_loss_average == pytest.approx(2)
 
 
+@pytest.mark.parametrize(("order", "samples"), [([0, 1, 2], 4), ([0, 2, 1], 2)])
+def test_a_criterion_that_is_a_block_counts_the_samples_of_its_first_operand(order, samples):
+    """As in CNTK 2.7: not those of what is reduced in the block."""
+    operands = [C.parameter((), init=1), C.sequence.input_variable(()), C.input_variable(())]
+
+    @C.BlockFunction("criterion", "criterion")
+    def criterion(a, b, c):
+        sequence = b if order[1] == 1 else c
+        single = c if order[1] == 1 else b
+        return C.reduce_sum(C.sequence.last(sequence), C.Axis.all_axes()) + a * C.reduce_sum(single, C.Axis.all_axes())
+
+    loss = C.combine([criterion(*(operands[i] for i in order))])
+    trainer = C.Trainer(None, (loss, None), C.sgd(loss.parameters, 0.0))
+    trainer.train_minibatch({operands[1]: [np.float32([1]), np.float32([1, 2, 3])], operands[2]: np.float32([1, 2])})
+    assert trainer.previous_minibatch_sample_count == samples
+
+
 def test_several_learners_with_disjoint_parameters():
     x, y, W, b, z, loss, _ = regression()
     rate = C.learning_parameter_schedule_per_sample

@@ -405,6 +405,9 @@ _BY_NUMPY: dict[str, Callable[..., Any]] = _IN_ONE_PASS | {
 _ARITHMETIC = {
     "Plus", "Minus", "ElementTimes", "Negate", "Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual",
 }
+_WITHOUT_GRADIENT = {
+    "StopGradient", "Floor", "Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual",
+}
 _MOST_ELEMENTS = 1 << 12  # for more of them XLA takes less time
 
 # Operations with traits beyond those of element-wise ones
@@ -413,6 +416,8 @@ _BASES = {"Exp": _Exponential, "Minus": _Difference, "ElementTimes": _Product, "
 
 def _define(op: str, number: int, compute: Callable[..., Array]) -> Elementwise:
     class Generated(_BASES.get(op, Elementwise)):  # type: ignore[misc]
+        stops_gradient = op in _WITHOUT_GRADIENT
+
         def lower(self, attrs: Attrs, *samples: Array) -> Array:
             return compute(*samples)
 

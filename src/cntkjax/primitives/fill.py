@@ -28,6 +28,7 @@ class ConstantOp(Primitive):
 
     attributes = {"fillValue": Double(0.0)}
     elementwise = True
+    stops_gradient = True
 
     def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Shape:
         """The shape of the operand."""

@@ -477,6 +477,8 @@ def _softmax_by_numpy(x: AnyArray) -> AnyArray:
 class Hardmax(OverAllAxes):
     """1 at the first largest element of a sample, otherwise 0. No gradient."""
 
+    stops_gradient = True
+
     def along(self, x: Array, axis: int) -> Array:
         """The computation along one axis."""
         return jax.nn.one_hot(_argmax(x, axis), x.shape[axis], dtype=x.dtype, axis=axis)

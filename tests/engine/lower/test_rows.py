@@ -149,6 +149,14 @@ BY_ROWS = {  # products with a parameter of ones -> the first column after two m
         [{SEQUENCE: [csr_matrix(np.eye(4, dtype=np.float32)[steps])]} for steps in ([0, 2, 2], [1, 1, 0])],
         [0.7071, 0.7071, 1, 1],
     ),
+    **{f"fed data, beside {name} of the whole table": (
+        lambda w, f=f: C.times(VECTOR, w) + C.reduce_sum(f(w)),
+        [{VECTOR: csr_matrix(np.eye(4, dtype=np.float32)[rows])} for rows in ([0, 1], [2, 3])],
+        [0.5, 0.5, 0.5, 0.5],
+    ) for name, f in {
+        "stop_gradient": C.stop_gradient, "floor": C.floor, "a comparison": lambda w: C.greater(w, 0.3),
+        "zeros_like": C.zeros_like, "hardmax": C.hardmax,
+    }.items()},
     "reshaped sparse data, which do not count": (
         lambda w: C.times(C.reshape(VECTOR, 4), w),
         [{VECTOR: csr_matrix(np.eye(4, dtype=np.float32)[rows])} for rows in ([0, 1], [2, 3])],

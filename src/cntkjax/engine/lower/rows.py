@@ -187,7 +187,8 @@ def _lookup(parameter: Leaf, env: dict[Edge, Traced], nodes: list[Node]) -> Look
 def computed_rows(
     plan: Plan, ctx: Context, env: dict[Edge, Traced], parameters: Iterable[Leaf]
 ) -> list[Array | None]:
-    """As `lookups`, where that is too early: for data that the program computes, as random samples, and for matrices.
+    """As `lookups`, where that is too early: for data that the program computes, as random samples, and for matrices,
+    and where the parameter is read as a whole, too, but no gradient comes from there.
 
     Indices, in any order and number, of the rows that occur of each parameter; None where not only sparse data read it.
     `env` is what the forward pass has left there. Such a gradient is computed as an array, but applied by rows, which
@@ -207,7 +208,7 @@ def computed_rows(
         mask = mask.reshape(*mask.shape, *(1,) * (indices.ndim - mask.ndim))
         return jnp.where(mask, indices, value.data.shape[-1]).ravel()
 
-    products = plan.weights_of(reads_rows)
+    products = plan.weights_of(reads_rows, lambda node: node.primitive.stops_gradient)
     indices = {n: indices_of(n) for nodes in products.values() for n in nodes}
     return [jnp.concatenate([indices[n] for n in products[p]]) if p in products else None for p in parameters]
 

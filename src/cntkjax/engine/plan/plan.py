@@ -90,8 +90,13 @@ class Plan:
             lambda node: node.primitive.gathers_rows(node) and _is_sparse(resolve(node.node_inputs[0]))
         ))
 
-    def weights_of(self, matches: Callable[[Node], bool]) -> dict[Leaf, list[Node]]:
-        """Leaves used only as second operands of matching nodes outside of loops, each with these nodes."""
+    def weights_of(
+        self, matches: Callable[[Node], bool], ignores: Callable[[Node], bool] = lambda node: False
+    ) -> dict[Leaf, list[Node]]:
+        """Leaves used only as second operands of matching nodes outside of loops, each with these nodes.
+
+        `ignores` says which other nodes may use them as well.
+        """
         weights: dict[Leaf, list[Node]] = {}
         used_elsewhere: set[Edge] = {*self.outputs, *self.assigned}
         inside = {n for part in self.parts if isinstance(part, Loop) for n in nodes_of(part)}
@@ -99,7 +104,7 @@ class Plan:
             for place, v in enumerate(map(resolve, node.node_inputs)):
                 if isinstance(v, Leaf) and place == 1 and node not in inside and matches(node):
                     weights.setdefault(v, []).append(node)
-                else:
+                elif not ignores(node):
                     used_elsewhere.add(v)
         return {v: nodes for v, nodes in weights.items() if v not in used_elsewhere}
 

@@ -20,7 +20,7 @@ class SampleCounter:
     """
 
     def __init__(self, criterion: Edge, plan: Plan, memory: Memory) -> None:
-        self.source = resolve(_nearest_with_dynamic_axes(criterion))
+        self.source = resolve(_nearest_with_dynamic_axes(criterion, set(plan.arguments)))
         self._plan, self._memory = plan, memory
         self._counts: dict[Hashable, int] = {}  # by the signature of minibatches
 
@@ -47,12 +47,15 @@ class SampleCounter:
         return next(candidates, self.source)
 
 
-def _nearest_with_dynamic_axes(criterion: Edge) -> Edge:
-    """The criterion, or the nearest variable below it that has dynamic axes; as in CNTK, first operands come first."""
+def _nearest_with_dynamic_axes(criterion: Edge, fed: set[Edge]) -> Edge:
+    """The criterion, or the nearest variable below it that has dynamic axes and is computed from what is fed.
+
+    As in CNTK, first operands come first, and a block is computed from its operands, whatever is inside.
+    """
     pending, seen = [criterion], set()
     while pending:
-        variable = resolve(pending.pop())
-        if variable.dynamic_axes:
+        variable = pending.pop()
+        if variable.dynamic_axes and (variable is criterion or fed.issuperset(Plan([variable]).arguments)):
             return variable
         root = producer(variable)
         if root is not None and variable not in seen:
