@@ -185,6 +185,23 @@ def test_an_error_leaves_the_trainer_unchanged(tmp_path, spoil, says):
         np.testing.assert_array_equal(a, b.value)
 
 
+def test_a_number_that_is_shared_here_may_be_several_in_a_checkpoint(tmp_path):
+    """CNTK 2.7 gives each use of a number in a double precision graph its own, when it evaluates it."""
+    w, path = C.parameter(2, init=1), str(tmp_path / "checkpoint")
+
+    def trainer(first, second):
+        x = C.input_variable(2)
+        loss = C.reduce_sum((w * first + x) * second)
+        return C.Trainer(None, (loss, None), C.sgd([w], 0.1))
+
+    several, shared = trainer(C.constant(2), C.constant(2)), trainer(*[C.constant(2)] * 2)
+    several.train_minibatch(np.ones((1, 2), np.float32))
+    several.save_checkpoint(path)
+    trained, w.value = w.value, np.zeros(2)
+    shared.restore_from_checkpoint(path)
+    assert w.value.tolist() == trained.tolist()
+
+
 def test_a_checkpoint_of_another_trainer_is_refused(tmp_path):
     saved, other = trainer(1), trainer(2, lambda p: C.momentum_sgd(p, 0.1, 0.9))
     saved[0].save_checkpoint(str(tmp_path / "t"))

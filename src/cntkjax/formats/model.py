@@ -119,9 +119,11 @@ class _Pairing:
                 if operand is not None and stored_operand is not None:
                     self._visit(v, operand, w, stored_operand)
                 else:
-                    self._pair(v, w)
-                    # CNTK gives numbers the type of the graph that they are in when it evaluates that.
-                    has_type = v.dtype == w.dtype or (v.is_constant and not v.shape)
+                    # CNTK gives each number the type of the graph that it is in when it evaluates that.
+                    is_number = v.is_constant and not v.shape
+                    has_type = v.dtype == w.dtype or is_number
+                    if not is_number:
+                        self._pair(v, w)
                     if (kind_of(v), v.name) != (kind_of(w), w.name) or not has_type or not matches(v.shape, w.shape):
                         raise _mismatch(v, w, "is of another kind, name, type or shape")
                     yield v, w
