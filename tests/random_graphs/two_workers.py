@@ -22,7 +22,7 @@ SHARED = "C.data_parallel_distributed_learner({})"
 
 
 def disagreement(program: Program, rank: int, workers: int) -> str | None:
-    """How the parameters differ from those that one worker learns; None if nothing is learned."""
+    """How the parameters differ from those that one worker learns; None if nothing is."""
     if any(n in (UNKNOWN, C.InferredDimension) for s in program.statements for n in s.type.shape):
         return None
     names, minibatches = executed(program)
@@ -33,7 +33,10 @@ def disagreement(program: Program, rank: int, workers: int) -> str | None:
     shares = [
         share(m, fed, range(rank, data.size, workers)) for m, data in zip(minibatches, program.minibatches, strict=True)
     ]
-    alone = training.uninterrupted(program.learner, steps_of(minibatches))
+    try:
+        alone = training.uninterrupted(program.learner, steps_of(minibatches))
+    except (RuntimeError, ValueError):  # a program that is refused, by each worker
+        return None
     together = training.uninterrupted(SHARED.format(program.learner), steps_of(shares))
     return problem(alone, together, TOLERANCE[program.dtype]).replace("CNTK", "one worker")
 
