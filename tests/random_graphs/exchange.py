@@ -51,19 +51,12 @@ class Exchange(ABC):
         """The lines that build the graph and its minibatches."""
         return [line for line in self.program.lines() if not line.startswith(("show(", "loss ="))]
 
-    @property
-    def minibatches(self) -> str:
-        return f"[{', '.join(f'm{i}' for i in range(len(self.program.minibatches)))}]"
-
-    @property
-    def learner(self) -> str:
-        return f"lambda parameters: {self.program.learner}"
-
 
 class Checkpoint(Exchange):
     def lines(self, reads: bool) -> list[str]:
-        training = f"resume(loss, {self.learner}, {self.minibatches}, {str(self.path)!r}, {reads})"
-        return [*self.graph, *self.program.loss, f'show("{SHOWN}", {training})']
+        p = self.program
+        training = f"resume(loss, {p.learner_function}, {p.minibatch_list}, {str(self.path)!r}, {reads})"
+        return [*self.graph, *p.loss, f'show("{SHOWN}", {training})']
 
     @staticmethod
     def suits(program: Program) -> bool:
@@ -81,7 +74,7 @@ class Model(Exchange):
         made = [*minibatches, f"f = C.Function.load({path})"] if reads else [
             *self.graph, *p.loss, f"f = C.combine([{outputs}])", f"f.save({path})",
         ]
-        training = f"train(C.combine([f.outputs[-1]]), {self.learner}, {self.minibatches})"
+        training = f"train(C.combine([f.outputs[-1]]), {p.learner_function}, {p.minibatch_list})"
         learns = p.loss and p.learner and not is_mixing(p)
         return [*made, f'show("{SHOWN}", [evaluate([f], m0), {training if learns else None}])']
 

@@ -209,14 +209,16 @@ class Program:
 
     def _training(self) -> list[Show]:
         loss = "tilted(loss)" if self.is_tilted else "loss"
-        return [("training", f"train({loss}, {self._learner}, {self._minibatches})")]
+        return [("training", f"train({loss}, {self.learner_function}, {self.minibatch_list})")]
 
     @property
-    def _minibatches(self) -> str:
+    def minibatch_list(self) -> str:
+        """The expression for a list of all minibatches."""
         return f"[{', '.join(f'm{i}' for i in range(len(self.minibatches)))}]"
 
     @property
-    def _learner(self) -> str:
+    def learner_function(self) -> str:
+        """The expression for what makes the learner of parameters."""
         return f"lambda parameters: {self.learner}"
 
     @property
@@ -225,11 +227,11 @@ class Program:
 
     def _observed_training(self) -> list[Show]:
         output = next((r for r in self.roots if self[r].type.dtype == self.dtype), "")
-        training = f"observed_training(loss, {output}, {self._learner}, {self._minibatches})"
+        training = f"observed_training(loss, {output}, {self.learner_function}, {self.minibatch_list})"
         return [("training that is observed", training)] if self._learns else []
 
     def _long_training(self) -> list[Show]:
-        training = f"train(loss, {self._learner}, [m0], {LONG})"
+        training = f"train(loss, {self.learner_function}, [m0], {LONG})"
         return [("training in many steps", training)] if self._learns else []
 
     def _session(self) -> list[Show]:
@@ -239,7 +241,7 @@ class Program:
         if not (fed and are_plain and self._learns):
             return []
         options = 1 + self.seed % 5, 3 + self.seed % 11, 2 + self.seed % 7, 2 + self.seed % 3
-        return [("training in a session", f"session(loss, {self._learner}, m0, {options})")]
+        return [("training in a session", f"session(loss, {self.learner_function}, m0, {options})")]
 
     def _structure(self) -> list[Show]:
         return [("structure", f"structure({self._list})")]
@@ -256,7 +258,7 @@ class Program:
 
     def _values_again(self) -> list[Show]:
         is_random = any(re.search("random|Dropout", s.text) for s in self.statements)
-        return [] if is_random else [("values again", f"again({self._list}, {self._minibatches})")]
+        return [] if is_random else [("values again", f"again({self._list}, {self.minibatch_list})")]
 
     def _other_parameters(self) -> list[Show]:
         return [("values of other parameters", f"revalued({self._list}, m0)")]
