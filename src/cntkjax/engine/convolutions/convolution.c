@@ -8,12 +8,15 @@
 
    Shares are taken by the thread that calls and by XLA's own. Nothing waits for a thread that has not begun. */
 
+#define _GNU_SOURCE
 #include <immintrin.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "../native/cores.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -44,7 +47,7 @@ enum {
     SUMS = 1 << 21,           /* gradients of all groups, so that they take 8 MiB whatever the number of cores */
     LINE = 16,                /* numbers of a cache line */
     FEWEST_PRODUCTS = 1 << 18, /* for each thread: to wake one takes longer than fewer */
-    LOOKS = 1 << 8             /* for the end of the last shares before a thread sleeps, which takes longer than most */
+    LOOKS = 1 << 11            /* for the end of the last shares before a thread sleeps, which takes longer than most */
 };
 
 typedef float Vector __attribute__((vector_size(WIDTH * 4), aligned(4), may_alias));
@@ -74,6 +77,8 @@ typedef struct {
     int64_t columns, row, height, planes, overlap; /* of an operand in scratch memory; planes that two units share */
     int64_t for_thread;                            /* numbers of scratch memory */
     int64_t groups, shares;
+    int64_t most_threads;
+    int core; /* the caller's */
     atomic_long next, threads, users, finished;
     pthread_mutex_t lock;
     pthread_cond_t all_finished;
@@ -308,13 +313,19 @@ static void release(Job *j) {
 static void participate(Job *j) {
     int64_t finished = 0;
     float *scratch = j->scratch + atomic_fetch_add(&j->threads, 1) * j->for_thread;
-    for (int64_t share; (share = atomic_fetch_add(&j->next, 1)) < j->shares; finished++) compute(j, share, scratch);
+    for (int64_t share; (share = atomic_fetch_add(&j->next, 1)) < j->shares; finished++) {
+        compute(j, share, scratch);
+        /* A thread that the system has woken near its caller, and that waits for this core, begins: see `help`. */
+        if (!finished && atomic_load(&j->threads) < j->most_threads) sched_yield();
+    }
     pthread_mutex_lock(&j->lock);
     if (atomic_fetch_add(&j->finished, finished) + finished == j->shares) pthread_cond_signal(&j->all_finished);
     pthread_mutex_unlock(&j->lock);
 }
 
 static void help(void *job) {
+    int callers = ((const Job *)job)->core;
+    if (callers >= 0 && core() == callers) steps_aside(callers); /* or both take turns, while another core is idle */
     participate(job);
     release(job);
 }
@@ -449,6 +460,8 @@ static void *do_task(const Frame *frame, const Task *t) {
     pthread_mutex_init(&j->lock, NULL);
     pthread_cond_init(&j->all_finished, NULL);
     atomic_store(&j->users, threads);
+    j->most_threads = threads;
+    j->core = core();
     for (int64_t i = 1; i < threads; i++)
         if (interface->schedule(&(Schedule){sizeof(Schedule), NULL, frame->context, help, j})) release(j);
     participate(j);

@@ -14,12 +14,13 @@
 #define _GNU_SOURCE
 #include <math.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
 #include <time.h>
+
+#include "cores.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -488,31 +489,10 @@ static void relax(void) {
 #endif
 }
 
-static int core(void) {
-#if defined(__linux__)
-    return sched_getcpu();
-#else
-    return -1;
-#endif
-}
-
 static int64_t now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-/* Go to another core than the caller's, near which the system wakes a thread; whether there was one. */
-static int steps_aside(void) {
-#if defined(__linux__)
-    cpu_set_t all, others;
-    if (sched_getaffinity(0, sizeof all, &all)) return 0;
-    others = all;
-    CPU_CLR(atomic_load(&pool_.core), &others);
-    if (!CPU_COUNT(&others) || sched_setaffinity(0, sizeof others, &others)) return 0;
-    sched_setaffinity(0, sizeof all, &all);
-#endif
-    return core() != atomic_load(&pool_.core);
 }
 
 /* A helper on its caller's core would take its time: it steps aside, unless it has just done so, since then other
@@ -521,7 +501,7 @@ static int is_in_the_way(int64_t *aside) {
     if (core() < 0 || core() != atomic_load(&pool_.core) || !atomic_load(&pool_.busy)) return 0;
     int64_t before = *aside;
     *aside = now();
-    if (*aside - before > ALONE && steps_aside()) return 0;
+    if (*aside - before > ALONE && steps_aside(atomic_load(&pool_.core))) return 0;
     atomic_store(&pool_.alone, *aside + ALONE);
     return 1;
 }
