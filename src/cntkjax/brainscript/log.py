@@ -31,9 +31,15 @@ class Log:
 
     @classmethod
     def to_file(cls, prefix: str, commands: Sequence[str], timestamping: bool) -> Log:
-        """``PREFIX_command.log``, with ``rankN`` if there are several workers; the folder is made."""
-        rank = f"rank{workers.rank()}" if workers.size() > 1 else ""
-        path = new_file(f"{prefix}_{'_'.join(commands)}.log{rank}")
+        """``PREFIX_command.log`` with `timestamping`, otherwise ``PREFIX``, as CNTK's logs show; the folder is made.
+
+        Workers append ``rankN`` and ``.rankN``, but for the first ``PREFIX``.
+        """
+        rank = workers.rank()
+        if timestamping:
+            path = new_file(f"{prefix}_{'_'.join(commands)}.log" + (f"rank{rank}" if workers.size() > 1 else ""))
+        else:
+            path = new_file(f"{prefix}.rank{rank}" if rank else prefix)
         print(f"Redirecting stderr to file {path}", file=sys.stderr)
         return cls(path.open("w", encoding="utf-8"), timestamping)
 
