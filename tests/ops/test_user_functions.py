@@ -93,6 +93,27 @@ def test_double_precision_and_sparse_input():
     assert node.seen[0].is_sparse() and node.seen[0].data().is_sparse()
 
 
+def test_sparse_vectors_that_are_computed_are_csr_matrices():
+    """As in CNTK, also what is selected of them; several axes are arrays."""
+    x, pair, steps = C.input_variable(()), C.input_variable(2), C.sequence.input_variable(())
+    rows = [np.eye(4)[[1, 3, 0]], np.eye(4)[[2]]]
+    hot = C.one_hot(steps, 4, sparse_output=True)
+    sequences = {steps: [np.array([1, 3, 0], np.float32), np.array([2], np.float32)]}
+    node = Scaled(hot)
+    for got, expected in zip(C.user_function(node).eval(sequences), rows, strict=True):
+        np.testing.assert_array_equal(got, 2 * expected)
+    assert [s.format for s in node.seen[0]] == ["csr", "csr"]
+    node = Scaled(C.sequence.last(hot))
+    np.testing.assert_array_equal(C.user_function(node).eval(sequences), 2 * np.eye(4)[[0, 2]])
+    assert node.seen[0].format == "csr"
+    node = Scaled(C.one_hot(x, 4, sparse_output=True), as_numpy=False)
+    node.forward = lambda value, *rest: node.seen.append(value) or (None, value)
+    np.testing.assert_array_equal(C.user_function(node).eval({x: [1, 3]}), np.eye(4)[[1, 3]])
+    assert node.seen[0].is_sparse()
+    node = Scaled(C.one_hot(pair, 4, sparse_output=True))
+    np.testing.assert_array_equal(C.user_function(node).eval({pair: [[1, 3]]}), 2 * np.eye(4)[[[1, 3]]])
+
+
 def test_a_missing_forward_is_an_error():
     class Empty(UserFunction):
         infer_outputs = Scaled.infer_outputs

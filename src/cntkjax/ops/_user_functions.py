@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -25,9 +25,6 @@ from ._operand import as_variable
 from ._user_function_files import DESERIALIZERS, register_udf_deserialize_callback
 from .functions import Function
 
-if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
-
 
 @delegates_to(
     Function, settable=("name", "custom_attributes"),
@@ -43,7 +40,8 @@ class UserFunction(Function):
     outputs, `root_gradients` is a dict. The state can be any object.
 
     Shapes: arguments and values are arrays [*shape], or [samples, *shape] with the batch axis, or lists of sequences
-            [steps, *shape], and CSR matrices for sparse inputs; inside a recurrent loop, sequences have one step.
+            [steps, *shape], and CSR matrices for sparse values (of sparse inputs, or of `one_hot` with
+            ``sparse_output=True``); inside a recurrent loop, sequences have one step.
             With ``as_numpy=False`` they are ``cntk_py.Value`` objects.
     Errors: an exception in one of these methods is raised as a RuntimeError with the original as its cause; missing or
             mismatched results raise an error that is both a RuntimeError and a ValueError.
@@ -239,17 +237,17 @@ class _Node(Function):
         remaining = {v: results[v] for v, need in zip(self.node_inputs, needed, strict=True) if need}
         return [None if remaining.get(v) is None else _plain(remaining.pop(v)) for v in self.node_inputs]
 
-    def _as_user_data(self, variable: Edge, data: np.ndarray | list[np.ndarray]) -> Any:
+    def _as_user_data(self, variable: Edge, data: Any) -> Any:
         """Data in the form in which they are passed to the user's methods."""
-        pieces: list[Any] = [_csr(p) if variable.is_sparse else p for p in (data if isinstance(data, list) else [data])]
         if self.user.as_numpy:
-            return pieces if isinstance(data, list) else pieces[0]
-        static, sparse = not variable.dynamic_axes, variable.is_sparse
-        shape = variable.shape if sparse else np.shape(pieces[0])[not static :]  # with the sizes of free axes
+            return data
+        piece: Any = data[0] if isinstance(data, list) else data
+        static, sparse = not variable.dynamic_axes, not isinstance(piece, np.ndarray)
+        shape = variable.shape if sparse else np.shape(piece)[not static :]  # with the sizes of free axes
         if isinstance(data, list):
-            ragged = Ragged.from_sequences(pieces)
+            ragged = Ragged.from_sequences(data)
         else:
-            ragged = Ragged(SparseRows.from_csr(*pieces) if sparse else data[None] if static else data, None)
+            ragged = Ragged(SparseRows.from_csr(data) if sparse else data[None] if static else data, None)
         return NativeValue(Value.from_ragged(ragged, shape, static=static))
 
     @property
@@ -258,12 +256,6 @@ class _Node(Function):
 
     def _failure(self, method: str, error: Exception) -> RuntimeError:
         return RuntimeError(explain(f"{self._who}: {method} raised {type(error).__name__}: {error}"))
-
-
-def _csr(array: np.ndarray) -> csr_matrix:
-    from scipy.sparse import csr_matrix
-
-    return csr_matrix(array.reshape(len(array), -1))
 
 
 def _plain(value: object) -> Plain:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -25,11 +25,14 @@ from ..graph.shape import FREE, Shape, filled, matches
 from ..graph.variable import Edge, producer
 from .base import Attrs, Primitive
 
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
 _NUMBERS = itertools.count()
 
 # Data as users get and return them: an array [*shape], or [samples, *shape] with the batch axis, or a list of sequences
-# [steps, *shape].
-UserData: TypeAlias = "np.ndarray | Sequence[np.ndarray]"
+# [steps, *shape]; sparse operands are CSR matrices.
+UserData: TypeAlias = "np.ndarray | csr_matrix | Sequence[np.ndarray | csr_matrix]"
 Feed: TypeAlias = "Ragged | np.ndarray"
 
 
@@ -104,7 +107,7 @@ class UserDefined(Primitive):
         assert ctx.node is not None
         outputs = ctx.node.node_outputs  # of a copy, which may be along other axes than those of the function
         data = [ctx.array(v) for v in values]
-        call = _Call.of(self, ctx, [v.axes for v in values], data)
+        call = _Call.of(self, ctx, values, data)
         where = [f.where for f in call.input_formats], [f.where for f in call.output_formats]
         results = (call.output_shapes, jax.ShapeDtypeStruct((), jnp.int32))
 
@@ -165,10 +168,13 @@ class _Call:
     saves_state: bool
 
     @classmethod
-    def of(cls, primitive: UserDefined, ctx: Context, axes: Sequence[Axes], data: Sequence[Array]) -> _Call:
+    def of(cls, primitive: UserDefined, ctx: Context, values: Sequence[Traced], data: Sequence[Array]) -> _Call:
         """The call of a node with these operands."""
         function, outputs = primitive.function, primitive.function.node_outputs
-        formats = [_Format.of(ctx, a) for a in axes]
+        formats = [
+            replace(_Format.of(ctx, x.axes), is_sparse=_is_sparse(v, x.is_sparse))
+            for v, x in zip(function.node_inputs, values, strict=True)
+        ]
         assert ctx.node is not None
         output_formats = [_Format.of(ctx, v.dynamic_axes) for v in ctx.node.node_outputs]
         samples = [
@@ -258,12 +264,13 @@ class _Format:
     """The layout of data with some dynamic axes in arrays of a program, and its conversion to and from `UserData`.
 
     Inside a loop users get sequences of the one step that is computed. `lead` are the leading dimensions of the array,
-    `where` describes its sequences or samples.
+    `where` describes its sequences or samples. `is_sparse`: whether users get CSR matrices.
     """
 
     kind: str
     lead: tuple[int, ...] = ()
     where: tuple[Any, ...] = ()
+    is_sparse: bool = False
 
     @classmethod
     def of(cls, ctx: Context, axes: Axes) -> _Format:
@@ -314,7 +321,10 @@ class _Format:
         """The data of a program, for users."""
         if self.kind == "static":
             return data
-        return data[: int(where[0])] if self.kind == "batch" else [data[p] for p in self._slices(where)]
+        convert = _csr if self.is_sparse else np.asarray
+        if self.kind == "batch":
+            return convert(data[: int(where[0])])
+        return [convert(data[p]) for p in self._slices(where)]
 
     def sample(self, result: UserData, rank: int) -> Shape | None:
         """The shape of a sample in a user's result; None if there are no samples."""
@@ -398,10 +408,22 @@ def _converting(result: object, variable: Edge) -> Iterator[None]:
 def _from_feed(variable: Edge, feed: Feed) -> UserData:
     """A copy of the data that are fed for a variable, for users."""
     data: Any = feed.data if isinstance(feed, Ragged) else feed
-    if isinstance(feed, Ragged) and feed.is_sparse:
+    is_sparse = isinstance(feed, Ragged) and feed.is_sparse
+    if is_sparse:
         data = data.to_dense().reshape(-1, *filled(variable.shape, data.width))  # type: ignore[misc]
-    layout = _Format.of_feed(feed)
+    layout = replace(_Format.of_feed(feed), is_sparse=_is_sparse(variable, is_sparse))
     return layout.unpack(np.array(data), layout.where)
+
+
+def _is_sparse(variable: Edge, is_computed_so: bool) -> bool:
+    """Whether users get CSR matrices: for sparse inputs, and where CNTK computes sparse vectors, as by `one_hot`."""
+    return variable.is_sparse or (is_computed_so and len(variable.shape) == 1)
+
+
+def _csr(array: np.ndarray) -> csr_matrix:
+    from scipy.sparse import csr_matrix
+
+    return csr_matrix(array.reshape(len(array), -1))
 
 
 def _to_feed(variable: Edge, result: UserData, layout: _Format | None = None) -> Feed:
