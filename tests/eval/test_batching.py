@@ -97,7 +97,7 @@ def test_more_requests_than_may_wait_are_refused(requests, doubling):
     while not doubling.batches:  # the first batch is being computed; the next ones wait
         threading.Event().wait(0.001)
     waiting = put(requests, *range(6))
-    with pytest.raises(queue.Full):
+    with pytest.raises(queue.Full, match="6 requests wait already"):
         put(requests, 7)
     doubling.may_run.set()
     assert [f.result(60) for f in (*first, *waiting)] == [0, 0, 0, 0, 2, 4, 6, 8, 10]

@@ -1,6 +1,7 @@
 """Predictors: the numbers of `Function.eval`, whatever happens to the function, and whoever asks at the same time."""
 
 import gc
+import os
 import queue
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -400,3 +401,15 @@ def test_a_user_function_along_an_axis_that_the_graph_creates_is_predicted():
     data = [np.array([[1], [-2], [3]], np.float32), np.array([[-1], [2]], np.float32)]
     for values in (f.eval({steps: data}), C.Predictor(f)({steps: data})):
         assert [v.tolist() for v in values] == [[[2], [10]], [[5]]]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::DeprecationWarning")
+def test_a_forked_process_answers_what_is_submitted_there():
+    predict, batch = C.Predictor(mlp(), max_queue=1), data(1, 6)
+    expected = predict.submit(batch).result()
+    child = os.fork()
+    if not child:
+        os._exit(0 if np.array_equal(predict.submit(batch).result(60), expected) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    np.testing.assert_array_equal(predict.submit(batch).result(), expected)

@@ -67,6 +67,10 @@ def test_outputs_are_chosen_and_each_may_be_bytes():
     assert everything.binary is None
 
 
+def test_an_id_of_null_is_none():
+    assert decoded(body(request(), id=None), None, {"x": X}).id is None
+
+
 @pytest.mark.parametrize(("data", "length", "says"), [
     (b"{", None, "the request is not JSON"),
     (b"[" * 100_000, None, "the request is not JSON"),
@@ -75,6 +79,7 @@ def test_outputs_are_chosen_and_each_may_be_bytes():
     (body(), None, "there are no data for the inputs 'x'"),
     (body(request("y")), None, "'y' is no input, or is there twice; the inputs are 'x'"),
     (body(request(), request()), None, "'x' is no input, or is there twice"),
+    (body(request("n" * 10**6)), None, "'n{199} is no input, or is there twice"),
     (body(request(datatype="FP64")), None, "input 'x' is FP32, and the request has 'FP64'"),
     (body(request(shape=(1, 3, 2))), None, r"has the shape \[-1, 2, 3\], and the request has \[1, 3, 2\]"),
     (body(request(shape=(-1, 2, 3))), None, "and the request has"),
@@ -125,14 +130,18 @@ def test_a_sparse_input_takes_the_indices_of_one_hot_vectors(datatype):
     ({"data": [-1, 2]}, "from 0 to 49, and the request has -1 to 2"),
     ({"data": [0, 1 << 40]}, "from 0 to 49, and the request has 0 to 1099511627776"),
     ({"data": [0, 1.0]}, '"data" has to be a list of integers'),
+    ({"datatype": []}, r"input 'x' is FP32, and the request has \[\]"),
     ({"data": [0, 1], "shape": [2]}, r"has the shape \[-1, -1\], and the request has \[2\]"),
 ])
 def test_mistakes_in_indices_are_explained(more, says):
     item = request(shape=(1, 2), datatype="INT32")
     with pytest.raises(BadRequest, match=says):
         decoded(body({**item, **more}), None, {"x": WORDS})
+
+
+def test_an_input_that_is_not_sparse_takes_no_indices():
     with pytest.raises(BadRequest, match="input 's' is FP64, and the request has 'INT32'"):
-        decoded(body({**item, "name": "s"}), None, {"s": S})
+        decoded(body(request("s", (1, 2), "INT32", [0, 1])), None, {"s": S})
 
 
 @pytest.mark.parametrize("binary", [frozenset(), frozenset({"b"}), None])

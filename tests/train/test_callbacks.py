@@ -153,3 +153,9 @@ def test_mistakes_are_refused():
         ReduceLROnPlateau(cooldown=-2)
     with pytest.raises(TypeError, match="derives from"):
         CallbackList(C.Trainer(None, *regression()[1:]), [print])
+
+
+@pytest.mark.parametrize("name", ["best-{val_metric}.model", "{}.model", "{0}.model", "best{.model", "{epoch:x.model"])
+def test_a_name_with_other_braces_is_refused_before_training(name):
+    with pytest.raises(ValueError, match=r"only \{epoch\} and \{value\} can be in braces.*unlike in"):
+        ModelCheckpoint(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 import time
@@ -26,6 +27,7 @@ class RequestQueue:
 
     It begins with a batch when `max_batch` samples have come, or `max_delay` seconds after the first of them. `run`
     returns the answers to requests that are joined. More than `max_queue` waiting requests are refused.
+    A process that is forked from the queue's has no thread that computes: see `is_served`.
     """
 
     def __init__(
@@ -34,17 +36,30 @@ class RequestQueue:
         self._run, self._max_batch, self._max_delay = run, max_batch, max_delay
         self._waiting: queue.Queue[Request | None] = queue.Queue(max_queue)
         self._closing, self._closed = threading.Lock(), False
+        self._process = os.getpid()
         start_thread(self._work, "cntkjax predictions")
+
+    @property
+    def is_served(self) -> bool:
+        """False in a forked process, where nothing computes what is put."""
+        return self._process == os.getpid()
 
     def put(self, request: Request) -> None:
         """Have a request computed. Errors: queue.Full if too many are waiting; RuntimeError after `close`."""
         with self._closing:
             if self._closed:
                 raise RuntimeError("this predictor has been closed, and takes no more requests: make a new one")
-            self._waiting.put_nowait(request)
+            try:
+                self._waiting.put_nowait(request)
+            except queue.Full:
+                raise queue.Full(
+                    f"{self._waiting.maxsize} requests wait already: submit fewer at a time, or give a larger max_queue"
+                ) from None
 
     def close(self) -> None:
         """End when all that was put before has been computed."""
+        if not self.is_served:  # nobody takes from a queue that may be full, or locked by a thread that is gone
+            return
         with self._closing:
             if not self._closed:
                 self._closed = True

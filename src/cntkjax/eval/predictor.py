@@ -163,7 +163,7 @@ class Predictor:
 
     def _started(self) -> RequestQueue:
         with self._starting:
-            if self._batcher is None:
+            if self._batcher is None or not self._batcher.is_served:
                 self._batcher = RequestQueue(_run_requests, *self._batching)
                 weakref.finalize(self, self._batcher.close)  # the thread refers to a predictor only while it answers
             return self._batcher

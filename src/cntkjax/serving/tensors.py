@@ -64,7 +64,7 @@ def decoded(body: bytes, header_length: str | None, inputs: Mapping[str, Edge]) 
     for item in given:
         name = item.get("name")
         if not isinstance(name, str) or name not in inputs or name in tensors:
-            raise BadRequest(f"{name!r} is no input, or is there twice; the inputs are {_names(inputs)}")
+            raise BadRequest(f"{name!r:.200} is no input, or is there twice; the inputs are {_names(inputs)}")
         size = _parameters(item).get("binary_data_size")
         end = length if size is None else length + _size(name, size, len(body) - length)
         tensors[name] = _tensor(name, inputs[name], item, body[length:end] if size is not None else None)
@@ -120,12 +120,12 @@ def _parameters(item: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _id(request: Mapping[str, Any]) -> str | None:
-    return str(request["id"]) if "id" in request else None
+    return None if request.get("id") is None else str(request["id"])
 
 
 def _size(name: str, size: object, available: int) -> int:
     if type(size) is not int or not 0 <= size <= available:
-        raise BadRequest(f"input {name!r}: binary_data_size is {size!r}, and {available} bytes are left")
+        raise BadRequest(f"input {name!r}: binary_data_size is {size!r:.200}, and {available} bytes are left")
     return size
 
 
@@ -133,11 +133,12 @@ def _tensor(name: str, variable: Edge, item: Mapping[str, Any], raw: bytes | Non
     """The tensor of an input; of a sparse one whose samples are vectors also that of the indices where they are 1."""
     dtype: np.dtype[Any] = np.dtype(variable.dtype)
     datatype, dims = DATATYPES[dtype], dimensions(variable)
-    is_indices = variable.is_sparse and len(variable.shape) == 1 and item.get("datatype") in INDICES
+    takes_indices = variable.is_sparse and len(variable.shape) == 1
+    is_indices = takes_indices and any(item.get("datatype") == each for each in INDICES)  # it may be a list
     if is_indices:
         datatype, dims, dtype = item["datatype"], dims[:-1], INDICES[item["datatype"]]
     if item.get("datatype") != datatype:
-        raise BadRequest(f"input {name!r} is {datatype}, and the request has {item.get('datatype')!r}")
+        raise BadRequest(f"input {name!r} is {datatype}, and the request has {item.get('datatype')!r:.200}")
     array = _array(name, _shape(name, dims, item.get("shape")), dtype, item.get("data"), raw)
     return _one_hot(name, variable, array) if is_indices else array
 

@@ -184,6 +184,7 @@ class ModelCheckpoint(_Monitor):
 
     `filepath`: a name, in which "{epoch}" is the number of the save, from 1, and "{value}" the quantity.
     `model`: what is saved, by default the trainer's model, and if it has none its criterion.
+    Errors: ValueError for a name with anything else in braces.
     """
 
     def __init__(
@@ -191,6 +192,13 @@ class ModelCheckpoint(_Monitor):
         save_best_only: bool = True, model: Function | None = None,
     ) -> None:
         super().__init__(monitor, mode, 0.0)
+        try:
+            os.fspath(filepath).format(epoch=1, value=0.0)
+        except (KeyError, IndexError, AttributeError, ValueError) as error:
+            raise ValueError(
+                f"ModelCheckpoint: only {{epoch}} and {{value}} can be in braces in the name of a file, unlike in "
+                f"{os.fspath(filepath)!r}: {error}"
+            ) from None
         self.filepath, self.save_best_only, self.model, self.epoch = os.fspath(filepath), save_best_only, model, 0
         self._value = 0.0
 
