@@ -24,6 +24,7 @@ from cntkjax.engine.xla import cache
 
 WIDTH, CLASSES, SEQUENCES, LONGEST = 4, 3, 16, 39
 TEST_EVERY, SAVE_EVERY, RESTORE_EVERY = 50, 200, 1000  # steps
+LONGEST_STEP = 10.0  # seconds: one that takes longer was stopped from outside, which does not count as training
 PAUSE = 0.02  # seconds between the evaluations of a thread
 
 
@@ -92,22 +93,23 @@ def marks(hours: float, count: int, folder: Path) -> Iterator[Mark]:
     threads = [threading.Thread(target=training.evaluate_until, args=(end, seed)) for seed in (1, 2)]
     for thread in threads:
         thread.start()
-    begin, number = time.perf_counter() - earlier.get("seconds", 0), earlier.get("steps", 0)
+    seconds, number = earlier.get("seconds", 0.0), earlier.get("steps", 0)
     times: list[float] = []
     goes_on = True
     try:
         for place in range(1, count + 1):
-            until = begin + 3600 * hours * place / count
-            if place < count and until < time.perf_counter():
+            until = 3600 * hours * place / count
+            if place < count and until < seconds:
                 continue
-            while time.perf_counter() < until or (place == count and goes_on):
-                is_over = time.perf_counter() >= begin + 3600 * hours
+            while seconds < until or (place == count and goes_on):
+                data = training.minibatch() if seconds < 3600 * hours else {}
                 before = time.perf_counter()
                 number += 1
-                goes_on = training.step(number, {} if is_over else training.minibatch(), checkpoint, before - begin)
+                goes_on = training.step(number, data, checkpoint, seconds)
                 times.append(time.perf_counter() - before)
+                seconds += min(times[-1], LONGEST_STEP)
             yield Mark(
-                (time.perf_counter() - begin) / 3600, number, 1000 * statistics.median(times or [0]),
+                seconds / 3600, number, 1000 * statistics.median(times or [0]),
                 process.memory_info().rss / 2**20, process.num_fds(), process.num_threads(), int(compiled["programs"]),
                 _cache_size(),
             )
