@@ -114,6 +114,29 @@ def test_sparse_vectors_that_are_computed_are_csr_matrices():
     np.testing.assert_array_equal(C.user_function(node).eval({pair: [[1, 3]]}), 2 * np.eye(4)[[[1, 3]]])
 
 
+def test_functions_are_called_in_the_order_of_the_graph():
+    """As in CNTK, where those of a Faster R-CNN draw samples from one generator of random numbers."""
+    calls = []
+
+    class Logged(Scaled):
+        def forward(self, *arguments):
+            calls.append(self.name)
+            return super().forward(*arguments)
+
+    x, w, b = C.input_variable(3), C.parameter((3, 3), init=np.eye(3, dtype=np.float32)), C.parameter(3)
+    a = C.user_function(Logged(C.times(C.tanh(C.times(x, w)), w), name="a"))
+    c = C.user_function(Logged(b * x, name="b"))
+    d, e = C.user_function(Logged(x, name="c")), C.user_function(Logged(a + c, name="d"))
+    product = e * C.user_function(Logged(d * 2, name="e"))
+    f = product + C.user_function(Logged(c, name="f")) + C.user_function(Logged(C.reduce_sum(b) * x, name="g"))
+    f.eval({x: np.ones((2, 3))})
+    assert "".join(calls) == "abdcefg"
+    calls.clear()
+    trainer = C.Trainer(None, (C.reduce_sum(f), None), [C.sgd(f.parameters, 0.1)])
+    trainer.train_minibatch({x: np.ones((2, 3))})
+    assert "".join(calls) == "abdcefg"
+
+
 def test_a_missing_forward_is_an_error():
     class Empty(UserFunction):
         infer_outputs = Scaled.infer_outputs

@@ -52,7 +52,7 @@ class Gradient(Primitive):
         def summed(data: Array) -> Array:
             values = env | {v: replace(x, data=d) for (v, x), d in zip(operands.items(), data, strict=True)}
             # Updates are those of the first pass.
-            inner = replace(ctx, updates={}, carried_out={}, layouts=dict(ctx.layouts))
+            inner = replace(ctx, updates={}, python_calls=[], carried_out={}, layouts=dict(ctx.layouts))
             execute_after(plan, inner, values, frozenset(operands))
             return sum_over_samples(inner, values[loss])
 

@@ -103,29 +103,35 @@ class UserDefined(Primitive):
         return self.function.copied(inputs)
 
     def lower_packed(self, ctx: Context, attrs: Attrs, *values: Traced) -> list[Traced]:
-        """Two callbacks; the forward one returns a number that identifies the state for the backward one."""
+        """Two callbacks; the forward one returns a number that identifies the state for the backward one.
+
+        The forward one also gets the number of the call before it, so that functions are called in the order of the
+        graph, as in CNTK: they may draw numbers from one generator.
+        """
         assert ctx.node is not None
         outputs = ctx.node.node_outputs  # of a copy, which may be along other axes than those of the function
         data = [ctx.array(v) for v in values]
         call = _Call.of(self, ctx, values, data)
-        where = [f.where for f in call.input_formats], [f.where for f in call.output_formats]
+        before = ctx.python_calls[-1:]
+        where = [f.where for f in call.input_formats], [f.where for f in call.output_formats], before
         results = (call.output_shapes, jax.ShapeDtypeStruct((), jnp.int32))
 
         @jax.custom_vjp
-        def run(data: list[Array], where: Any) -> list[Array]:
-            return callback(partial(call.forward, False), results, data, where)[0]
+        def run(data: list[Array], where: Any) -> tuple[list[Array], Array]:
+            return callback(partial(call.forward, False), results, data, where)
 
-        def forward(data: list[Array], where: Any) -> tuple[list[Array], tuple[Array, Any]]:
+        def forward(data: list[Array], where: Any) -> tuple[tuple[list[Array], Array], tuple[Array, Any]]:
             arrays, number = callback(partial(call.forward, True), results, data, where)
-            return arrays, (number, where)
+            return (arrays, number), (number, where)
 
-        def backward(saved: tuple[Array, Any], gradients: list[Array]) -> tuple[list[Array], None]:
+        def backward(saved: tuple[Array, Any], gradients: tuple[list[Array], Any]) -> tuple[list[Array], None]:
             number, where = saved
-            return callback(call.backward, call.input_shapes, number, gradients, where), None
+            return callback(call.backward, call.input_shapes, number, gradients[0], where), None
 
         run.defvjp(forward, backward)
         flows = any(call.needed) and any(v.needs_gradient for v in outputs)
-        arrays = run(data if flows else jax.lax.stop_gradient(data), where)
+        arrays, number = run(data if flows else jax.lax.stop_gradient(data), where)
+        ctx.python_calls.append(number)
         stopped = [d if v.needs_gradient else jax.lax.stop_gradient(d) for d, v in zip(arrays, outputs, strict=True)]
         return [Traced(d, v.dynamic_axes) for d, v in zip(stopped, outputs, strict=True)]
 
@@ -192,7 +198,7 @@ class _Call:
     def forward(self, keep: bool, data: Sequence[AnyArray], where: Any) -> tuple[list[np.ndarray], np.int32]:
         """The outputs, packed for the program, and the number of the call, under which the state is kept."""
         function = self.primitive.function
-        of_inputs, of_outputs = jax.tree.map(np.asarray, where)
+        of_inputs, of_outputs, _ = jax.tree.map(np.asarray, where)
         # Copies: users may modify them, and arrays of a program are read-only.
         operands = [f.unpack(np.array(d), w) for f, d, w in zip(self.input_formats, data, of_inputs, strict=True)]
         state: object = None
@@ -210,7 +216,7 @@ class _Call:
     def backward(self, number: AnyArray, gradients: Sequence[AnyArray], where: Any) -> list[np.ndarray]:
         """The gradients of the operands, packed for the program; zeros where the function returns none."""
         function = self.primitive.function
-        of_inputs, of_outputs = jax.tree.map(np.asarray, where)
+        of_inputs, of_outputs, _ = jax.tree.map(np.asarray, where)
         state = self.primitive.states.pop(int(number))
         output_gradients = [
             f.unpack(np.array(g), w) for f, g, w in zip(self.output_formats, gradients, of_outputs, strict=True)

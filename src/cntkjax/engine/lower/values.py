@@ -77,6 +77,7 @@ class Context:
     differentiates: bool = False  # a backward pass follows, as always in a training step
     forward_only: bool = False  # nothing here is differentiated, by us or by whoever runs the traced function
     updates: dict[Leaf, Array] = field(default_factory=dict)  # new values of assigned leaves
+    python_calls: list[Array] = field(default_factory=list)  # the numbers of the calls of users' functions
     node: Node | None = None  # the node that is being computed, and all values computed before it
     env: dict[Edge, Traced] | None = None
     step: LoopStep | None = None
