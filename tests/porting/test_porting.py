@@ -1,5 +1,6 @@
 """A ported model computes the outputs of the original, and refuses what it cannot be."""
 
+import ast
 import re
 
 import numpy as np
@@ -192,8 +193,32 @@ def test_the_command_ports_a_model(tmp_path, capsys):
     assert main(["port", str(path), "--to", "torch", "-o", str(out)]) == 1
     assert main(["port", str(path), "--to", "caffe", "-o", str(tmp_path / "new")]) == 1
     assert main(["port", str(path), "--to", "torch", "-o", str(tmp_path / "my-net")]) == 1
+    assert main(["port", str(path), "--to", "torch", "-o", str(tmp_path / "lambda")]) == 1
+    assert main(["port", str(path), "--to", "torch", "-o", str(tmp_path / "safetensors")]) == 1
     assert main(["port", str(path)]) == 1
     errors = capsys.readouterr().err
     for message in ("exists already", "no target 'caffe': it is one of torch", "--to (torch",
-                    "'my-net' cannot be the name of a package"):
+                    "'my-net' cannot be the name of a package", "'lambda' cannot be",
+                    "another package called 'safetensors'"):
         assert message in errors
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    "name", ['"""; raise SystemExit; """', 'a"b\\', "two\nlines\0 of 'text' \"and\" \udc80", "{braces}"]
+)
+def test_the_name_of_a_model_cannot_be_code(target, name, tmp_path):
+    model = C.layers.Dense(2)(C.input_variable(3))
+    port(C.combine([model], name=name), target, tmp_path / "net")
+    for file in ("__init__.py", "model.py", "test_model.py"):
+        first, *others = ast.parse((tmp_path / "net" / file).read_bytes()).body
+        assert isinstance(first, ast.Expr)
+        assert all(isinstance(each, (ast.Import, ast.ImportFrom, ast.ClassDef, ast.FunctionDef)) for each in others)
+
+
+def test_names_in_any_script_stay(tmp_path):
+    model = C.layers.Dense(2, name="слой 1")(C.input_variable(3, name="入力"))
+    port(model, "flax", tmp_path / "net")
+    source = (tmp_path / "net" / "model.py").read_text(encoding="utf-8")
+    assert "def __call__(self, 入力):\n        return self.слой_1(入力)" in source
+    assert passed(tmp_path / "net", python_with("flax")) == 1

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import os
+from collections.abc import Iterable
+from keyword import iskeyword
 from pathlib import Path
 
 from ..formats import files
@@ -66,18 +69,22 @@ def port(model: Function | Variable, to: str, folder: str | os.PathLike[str]) ->
     Shapes: the arguments are [batch, *shape], of sequences [batch, time, *shape], in the order of `model.arguments`;
             the lengths of the sequences [batch] along each sequence axis come after them.
     Errors: PortError (a ValueError) naming the node that cannot be ported; ValueError for an unknown target, and a
-    folder that contains anything or whose name is no identifier. Nothing is written then.
+    folder that contains anything, or whose name is no identifier or that of a package which the source imports.
+    Nothing is written then.
     """
     if to not in TARGETS:
         raise ValueError(f"there is no target {to!r}: it is one of {', '.join(TARGETS)}")
     folder = Path(folder).resolve()
-    if not folder.name.isidentifier():
-        raise ValueError(f"{folder.name!r} cannot be the name of a package: use letters, digits and underscores")
+    if not folder.name.isidentifier() or iskeyword(folder.name):
+        raise ValueError(
+            f"{folder.name!r} cannot be the name of a package: use letters, digits and underscores, and no keyword"
+        )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{os.fspath(folder)!r} exists already: give the name of a new or empty folder")
     target = TARGETS[to]
     model = without_criteria(combine([model]) if isinstance(model, Variable) else model)
-    title = f"{model.name or 'A model'} in {to}, ported from CNTK."
+    name = repr(model.name)[1:-1].replace('"', r"\"") or "A model"  # it stands in docstrings, and ends none
+    title = f"{name} in {to}, ported from CNTK."
     source, weights = target.write(model, title)
     recorded = recorded_values(model)
     texts = {
@@ -85,6 +92,8 @@ def port(model: Function | Variable, to: str, folder: str | os.PathLike[str]) ->
         "model.py": source,
         "test_model.py": _test(recorded, target, folder),
     }
+    if folder.name in _imported(texts.values()):
+        raise ValueError(f"the source imports another package called {folder.name!r}: choose another name")
     arrays = {"weights": weights, "recorded": recorded}
     files.write(
         *((folder / name, [text.encode()]) for name, text in texts.items()),
@@ -99,6 +108,14 @@ def without_criteria(model: Function) -> Function:
     """
     outputs = [v for v in model.outputs if v.dynamic_axes]
     return model if len(outputs) in (0, len(model.outputs)) else combine(outputs, name=model.name)
+
+
+def _imported(sources: Iterable[str]) -> set[str]:
+    """The names of the packages and modules outside the folder that these files import."""
+    nodes = [node for source in sources for node in ast.walk(ast.parse(source))]
+    modules = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    modules += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
+    return {module.partition(".")[0] for module in modules}
 
 
 def _test(recorded: Weights, target: Writer, folder: Path) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import keyword
-import re
+import unicodedata
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 
@@ -29,8 +29,12 @@ def identifier(text: str, default: str = "x") -> str:
 
     >>> identifier("Conv2D.first"), identifier("3"), identifier("")
     ('conv2d_first', 'x_3', 'x')
+    >>> identifier("Слой-1"), identifier("σ²")
+    ('слой_1', 'σ2')
     """
-    name = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_").lower()
+    characters = unicodedata.normalize("NFKC", text.lower())  # as Python does, so that equal names are seen to be equal
+    words = "".join(c if f"x{c}".isidentifier() else " " for c in characters).split()
+    name = "_".join(words).strip("_")
     name = name if name[:1].isalpha() else f"{default}_{name}".rstrip("_")
     return f"{name}_" if name in _RESERVED else name
 
