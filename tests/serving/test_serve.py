@@ -3,6 +3,7 @@
 import http.client
 import json
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -219,6 +220,21 @@ def test_a_file_that_changes_is_loaded_again_and_a_damaged_one_is_not(server, tm
 def test_it_stops_gracefully(tmp_path):
     server = Server(tmp_path)
     server.stop()
+    assert server.process.returncode == 0
+    assert "Traceback" not in server.log.read_text()
+
+
+def test_a_second_interrupt_ends_it_without_the_requests_under_way(tmp_path):
+    server = Server(tmp_path)
+    host, port = server.address.split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as slow:
+        slow.sendall(b"POST /v2/models/scaled/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\n{")
+        assert server.request("GET", "/v2")[0] == 200
+        server.process.send_signal(signal.SIGINT)
+        wait_until(lambda: "Waiting for connections" in server.log.read_text())
+        server.process.send_signal(signal.SIGINT)
+        server.process.communicate(timeout=20)
+        assert b" 503 " in slow.recv(4096).split(b"\r\n")[0]
     assert server.process.returncode == 0
     assert "Traceback" not in server.log.read_text()
 

@@ -25,7 +25,7 @@ def run(options: argparse.Namespace) -> None:
         import uvicorn
 
         from ..serving.app import Service
-        from ..serving.connections import impatient
+        from ..serving.connections import Server, impatient
     except ImportError as error:
         raise ImportError(f'serve needs a server ({error}): pip install "cntkjax[serve]"') from error
     batching = Batching(options.max_batch, options.max_delay / 1000, options.max_queue)
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> None:
             service.app(), http=impatient(options.body_timeout), access_log=False, lifespan="on",
             timeout_graceful_shutdown=_PATIENCE_SECONDS,
         )
-        server = uvicorn.Server(config)
+        server = Server(config)
         # Before uvicorn handles it, and again when it has stopped: it sends the signal to this process once more.
         signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
         print(f"http://{f'[{host}]' if ':' in host else host}:{port} serves {', '.join(models)}", flush=True)

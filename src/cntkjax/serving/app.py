@@ -102,6 +102,9 @@ class Service:
         except HTTPException as error:
             status = error.status_code
             raise
+        except asyncio.CancelledError:  # the server waits no longer for what is under way
+            status = 503
+            raise HTTPException(503, "the server stops") from None
         finally:
             self._requests.labels(name, str(status)).inc()
             self._seconds.labels(name).observe(time.perf_counter() - begin)

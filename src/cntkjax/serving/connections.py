@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Any, ClassVar
 
+import uvicorn
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 _LAST_SECONDS = 1.0  # in which an idle client may still send a request when the server stops
@@ -74,4 +76,13 @@ def impatient(seconds: float) -> type[asyncio.Protocol]:
     return type("Impatient", (_Impatient,), {"seconds": seconds})
 
 
-__all__ = ["impatient"]
+class Server(uvicorn.Server):
+    """uvicorn's, which after a second Ctrl+C also tells the application that it ends, instead of logging tracebacks."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        if self.force_exit:
+            await self.lifespan.shutdown()
+
+
+__all__ = ["Server", "impatient"]
