@@ -280,6 +280,19 @@ def test_a_single_step_that_a_sequence_does_not_have_is_zero():
     assert [g.tolist() for g in f.grad({x: sequences})] == [[0], [0, 2, 0]]
 
 
+@pytest.mark.parametrize("value", [1, 3], ids=["one-hot", "sparse"])
+@pytest.mark.parametrize("step", [
+    lambda x: S.slice(x, 1, 2), lambda x: S.first(S.slice(x, 1, 0)), lambda x: S.last(S.slice(x, 1, 0)),
+], ids=["single step", "first", "last"])
+def test_a_step_that_a_sequence_of_sparse_samples_does_not_have_is_zero(step, value):
+    """CNTK 2.7 refuses such a sequence."""
+    x, w = S.input_variable(3, is_sparse=True), C.parameter((3, 1), init=1)
+    f = C.times(step(x), w)
+    sequences = [csr_matrix(value * np.eye(n, 3, dtype="f")) for n in (1, 2)]
+    assert f.eval({x: sequences}).tolist() == [[0], [value]]
+    assert f.grad({x: sequences}, wrt=[w]).tolist() == [[0], [value], [0]]
+
+
 @pytest.mark.parametrize("end", [S.first, S.last, C.layers.Fold(C.plus)], ids=["first", "last", "Fold"])
 @pytest.mark.parametrize("shorten", [
     C.layers.SequentialConvolution(2, init=1, pad=False, reduction_rank=0), lambda x: S.slice(x, 1, 0),

@@ -108,7 +108,6 @@ class Primitive:
     is_identity: ClassVar[bool] = False  # its output equals its operand
     keeps_elements: ClassVar[bool] = False  # its output has the elements of its operand, in their order
     multiplies: ClassVar[bool] = False  # it is the element-wise product of its operands
-    stops_gradient: ClassVar[bool] = False  # nothing of the gradient of its output reaches its operands
     concatenates: ClassVar[bool] = False  # it joins its operands along a static axis
     weight_operand: ClassVar[int | None] = None  # bilinear: in loops, this operand's gradient is one product at the end
     weight_per_sequence: ClassVar[bool] = False  # that operand may also be one array for each sequence
@@ -159,6 +158,10 @@ class Primitive:
     def by_steps(self, node: Node) -> Operation | None:
         """How a node is written for the library in C; None if that does not compute it."""
         return None
+
+    def stops_gradient(self, node: Node) -> bool:
+        """True if nothing of the gradient of a node's output reaches its operands."""
+        return False
 
     def gathers_rows(self, node: Node) -> bool:
         """True if a node contracts the last axis of its first operand with the first axis of the second one, so that

@@ -416,7 +416,8 @@ _BASES = {"Exp": _Exponential, "Minus": _Difference, "ElementTimes": _Product, "
 
 def _define(op: str, number: int, compute: Callable[..., Array]) -> Elementwise:
     class Generated(_BASES.get(op, Elementwise)):  # type: ignore[misc]
-        stops_gradient = op in _WITHOUT_GRADIENT
+        def stops_gradient(self, node: Node) -> bool:
+            return op in _WITHOUT_GRADIENT
 
         def lower(self, attrs: Attrs, *samples: Array) -> Array:
             return compute(*samples)

@@ -15,6 +15,7 @@ from ..engine.plan.parts import resolve
 from ..graph.axis import Axis
 from ..graph.build import Spec
 from ..graph.errors import AxisError, ShapeError, explain
+from ..graph.function import Node
 from ..graph.shape import Shape, matches
 from ..graph.variable import Edge, Leaf
 from ._axes import position
@@ -28,7 +29,10 @@ class ConstantOp(Primitive):
 
     attributes = {"fillValue": Double(0.0)}
     elementwise = True
-    stops_gradient = True
+
+    def stops_gradient(self, node: Node) -> bool:
+        """Always."""
+        return True
 
     def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> Shape:
         """The shape of the operand."""

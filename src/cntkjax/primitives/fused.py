@@ -111,9 +111,10 @@ def _at(ctx: Context, x: Traced, step: int | Array) -> Traced:
     layout, data = ctx.layout(x.axes), _data_of(ctx, x)
     is_last = isinstance(step, int) and step < 0
     steps = jax.tree.map(lambda d: d[-1] if is_last else layout.at(d, step), data)
-    if not (x.is_sparse or layout.full):
+    if not layout.full:
         is_empty = (layout.length == 0) & ctx.mask((BATCH,))  # padding repeats a sample
-        steps = jnp.where(is_empty.reshape(-1, *(1,) * (steps.ndim - 1)), 0, steps)
+        steps = steps.with_values() if isinstance(steps, Sparse) else steps
+        steps = jax.tree.map(lambda d: jnp.where(is_empty.reshape(-1, *(1,) * (d.ndim - 1)), 0, d), steps)
     return Traced(steps, (BATCH,))
 
 

@@ -115,6 +115,7 @@ _REDUCTIONS: dict[str, tuple[Callable[[Array, tuple[int, ...]], Array], float]] 
     "Argmax": (lambda x, axes: _index(_argmax, x, axes), float("-inf")),
     "Argmin": (lambda x, axes: _index(_argmin, x, axes), float("inf")),
 }
+_INDICES = "Argmax", "Argmin"
 
 
 _BY_NUMPY: dict[str, Callable[..., Any]] = {"Sum": np.sum, "Mean": np.mean, "Max": np.max, "Min": np.min}
@@ -236,6 +237,10 @@ class ReduceElements(Primitive):
     packed = True
     stepwise = True
 
+    def stops_gradient(self, node: Node) -> bool:
+        """Of indices."""
+        return node.node_attributes["reductionOpName"] in _INDICES
+
     def padding_value(self, attrs: Attrs, operands: Sequence[PaddedOperand]) -> float | None:
         """Of a reduction of each step by itself."""
         return padding_of_reduction(attrs, operands)
@@ -269,7 +274,7 @@ class ReduceElements(Primitive):
     def index_bound(self, node: Node, output: Edge) -> int | None:
         """The number of elements that are compared, of the indices of the largest or smallest."""
         axes, shape = axes_of(node.node_attributes), node.node_inputs[0].shape
-        if node.node_attributes["reductionOpName"] not in ("Argmax", "Argmin"):
+        if node.node_attributes["reductionOpName"] not in _INDICES:
             return None
         if ALL_STATIC not in axes:
             if not all(a.is_static_axis for a in axes):
@@ -289,7 +294,7 @@ class ReduceElements(Primitive):
             self._check(axis, x, axes, attrs["reductionOpName"])
         whole = ALL_AXES in axes or ALL_STATIC in axes
         reduced = {position(self.name, a, x) for a in axes if a.is_static_axis}
-        if attrs["reductionOpName"] in ("Argmax", "Argmin"):
+        if attrs["reductionOpName"] in _INDICES:
             check_results(self.name, tuple(d for i, d in enumerate(x.shape) if whole or i in reduced), x)
         keep = attrs["reductionKeepDimensions"]
         shape: Shape = () if whole else tuple(
@@ -333,7 +338,7 @@ class ReduceElements(Primitive):
         dimensions = (*dynamic.dimensions, *sorted(static))
         reduction = attrs["reductionOpName"]
         if not dimensions:  # one element is all that is reduced
-            return Traced(jnp.zeros_like(data), x.axes) if reduction in ("Argmax", "Argmin") else x
+            return Traced(jnp.zeros_like(data), x.axes) if reduction in _INDICES else x
         compute, neutral = _REDUCTIONS[reduction]
         if dynamic.axes == (BATCH,) and dynamic.dimensions:
             layout = ctx.layout(x.axes)
@@ -477,7 +482,9 @@ def _softmax_by_numpy(x: AnyArray) -> AnyArray:
 class Hardmax(OverAllAxes):
     """1 at the first largest element of a sample, otherwise 0. No gradient."""
 
-    stops_gradient = True
+    def stops_gradient(self, node: Node) -> bool:
+        """Always."""
+        return True
 
     def along(self, x: Array, axis: int) -> Array:
         """The computation along one axis."""

@@ -217,14 +217,14 @@ class PackedIndex(Primitive):
         return Spec(_shape_beside(steps, source), axes=steps.dynamic_axes, dtype=steps.dtype)
 
     def lower_packed(self, ctx: Context, attrs: Attrs, source: Traced, steps: Traced) -> Traced:
-        """Flat indices of cells; of a single step that a sequence does not have one past the end, if data are dense."""
+        """Flat indices of cells; of a single step that a sequence does not have one past the end."""
         if len(source.axes) < 2:
             assert ctx.batch is not None
             sequences = jnp.arange(ctx.batch.size) if len(steps.axes) == 1 else ctx.layout(steps.axes).seq
             return Traced(sequences, steps.axes)
         layout, step = ctx.layout(source.axes), ctx.array(steps).astype(jnp.int32)
         if len(steps.axes) == 1:
-            is_missing = (step >= layout.length) & ctx.mask((BATCH,)) & (not source.is_sparse)
+            is_missing = (step >= layout.length) & ctx.mask((BATCH,))
             return Traced(jnp.where(is_missing, layout.time * layout.rows, layout.cell(step)), steps.axes)
         return Traced(layout.cells(ctx.layout(steps.axes).seq, step), steps.axes)
 
@@ -262,8 +262,11 @@ class GatherPacked(Primitive):
             inverse = _inverse(jnp.where(ctx.mask(index.axes), index.data, size), size)
             permuted = _permuted_cells(cells, index.data.reshape(-1), inverse)
             return Traced(permuted.reshape(*index.data.shape, *permuted.shape[1:]), index.axes)
-        if len(index.axes) == 1 and len(source.axes) > 1 and not source.is_sparse:
-            return Traced(cells.at[index.data].get(mode="fill", fill_value=0), index.axes)
+        if len(index.axes) == 1 and len(source.axes) > 1:
+            cells = cells.with_values() if source.is_sparse else cells
+            return Traced(
+                jax.tree.map(lambda d: d.at[index.data].get(mode="fill", fill_value=0), cells), index.axes
+            )
         return Traced(jax.tree.map(lambda d: d[index.data], cells), index.axes)
 
 

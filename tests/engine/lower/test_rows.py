@@ -155,7 +155,7 @@ BY_ROWS = {  # products with a parameter of ones -> the first column after two m
         [0.5, 0.5, 0.5, 0.5],
     ) for name, f in {
         "stop_gradient": C.stop_gradient, "floor": C.floor, "a comparison": lambda w: C.greater(w, 0.3),
-        "zeros_like": C.zeros_like, "hardmax": C.hardmax,
+        "zeros_like": C.zeros_like, "hardmax": C.hardmax, "argmax": lambda w: C.argmax(w, 0),
     }.items()},
     "reshaped sparse data, which do not count": (
         lambda w: C.times(C.reshape(VECTOR, 4), w),

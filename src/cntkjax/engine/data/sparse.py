@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TypeVar
 
@@ -44,6 +44,12 @@ class Sparse:
         """The samples with elements of a type."""
         values: AnyArray | None = None if self.values is None else self.values.astype(dtype)
         return Sparse(self.indices, values, self.shape, np.dtype(dtype))
+
+    def with_values(self) -> Sparse:
+        """The same samples with values, which can be 0, also where each is one-hot."""
+        if self.values is not None:
+            return self
+        return replace(self, indices=self.indices[..., None], values=jnp.ones((*self.indices.shape, 1), self.dtype))
 
     def todense(self) -> Array:
         """The samples as an array. Shapes: [*lead, *shape]."""

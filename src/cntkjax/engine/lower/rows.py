@@ -208,7 +208,7 @@ def computed_rows(
         mask = mask.reshape(*mask.shape, *(1,) * (indices.ndim - mask.ndim))
         return jnp.where(mask, indices, value.data.shape[-1]).ravel()
 
-    products = plan.weights_of(reads_rows, lambda node: node.primitive.stops_gradient)
+    products = plan.weights_of(reads_rows, lambda node: node.primitive.stops_gradient(node))
     indices = {n: indices_of(n) for nodes in products.values() for n in nodes}
     return [jnp.concatenate([indices[n] for n in products[p]]) if p in products else None for p in parameters]
 
