@@ -65,6 +65,20 @@ def test_a_criterion_that_is_a_block_counts_the_samples_of_its_first_operand(ord
     assert trainer.previous_minibatch_sample_count == samples
 
 
+@pytest.mark.parametrize(("operand", "samples"), [
+    (lambda x: x, 4), (C.sequence.last, 2), (lambda x: C.reduce_sum(x, C.Axis.all_axes()), 4),
+], ids=["sequences", "their last steps", "their sum"])
+def test_a_criterion_that_no_data_reach_counts_the_samples_of_its_blocks_operand(operand, samples):
+    """As in CNTK 2.7: the output of the block depends on a parameter alone."""
+    x, w = C.sequence.input_variable(()), C.parameter((), init=3)
+    loss = C.combine([C.BlockFunction("op", "name")(lambda a, b: (a + b, b * 2))(operand(x), w).outputs[1] * 1])
+    trainer = C.Trainer(None, (loss, None), C.sgd(loss.parameters, 0.5))
+    trainer.train_minibatch({x: [np.float32([1]), np.float32([1, 2, 3])]})
+    assert trainer.previous_minibatch_sample_count == samples
+    assert trainer.previous_minibatch_loss_average == 6 / samples
+    assert w.value == 3 - 0.5 * 2 / samples
+
+
 def test_several_learners_with_disjoint_parameters():
     x, y, W, b, z, loss, _ = regression()
     rate = C.learning_parameter_schedule_per_sample

@@ -176,14 +176,14 @@ def _argument(key: Any, functions: Iterable[Function | Variable]) -> Edge:
 
 
 def feeds(step: Step, data: Mapping[Edge, Any]) -> Feeds:
-    """The data of the step's arguments, checked and packed."""
-    arguments = step.plan.arguments
+    """The data of the step's arguments, checked and packed; and of those that it need not read, where they are there."""
+    arguments, unread = step.plan.arguments, step.sample_counter.unread_arguments
     if missing := [v for v in arguments if v not in data]:
         raise ValueError(explain(
             "values for " + ", ".join(f"argument {v.name or v.uid!r}" for v in missing) + " have not been provided",
             {"missing": missing[0]}, "give an array for each argument: {argument: array, ...}",
         ))
-    return {v: to_ragged(v, data[v]) for v in arguments}
+    return {v: to_ragged(v, data[v]) for v in (*arguments, *unread) if v in data}
 
 
 __all__ = ["Evaluator", "MinibatchData", "use_default_device"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from functools import cached_property
 
 from ...graph.variable import Edge, producer
@@ -16,16 +16,25 @@ from ..run.staged_execution import evaluate
 class SampleCounter:
     """Counts the samples of a criterion, or, where that has no dynamic axes, of what it is reduced from.
 
-    `source`: the variable whose samples are counted.
+    `source`: the variable whose samples are counted. `unread`: the one in its place where nothing that the criterion is
+    computed from has dynamic axes, but an operand of a block that does not depend on it: its samples count, if the
+    `unread_arguments` are fed.
     """
 
     def __init__(self, criterion: Edge, plan: Plan, memory: Memory) -> None:
-        self.source = resolve(_nearest_with_dynamic_axes(criterion, set(plan.arguments)))
+        fed = set(plan.arguments)
+        nearest = _nearest_with_dynamic_axes(criterion, lambda v: fed.issuperset(Plan([v]).arguments))
+        self.source = resolve(nearest or criterion)
+        self.unread = _nearest_with_dynamic_axes(criterion, lambda v: True) if nearest is None else None
+        self.unread_arguments = Plan([self.unread]).arguments if self.unread is not None else []
         self._plan, self._memory = plan, memory
         self._counts: dict[Hashable, int] = {}  # by the signature of minibatches
 
     def count(self, minibatch: PackedMinibatch, feeds: Feeds) -> int:
         """The number of samples, from what was fed; where only a program knows it, that is run and waited for."""
+        if self.unread is not None and feeds.keys() >= set(self.unread_arguments):
+            (result,) = evaluate([self.unread], {v: feeds[v] for v in self.unread_arguments})
+            return result.samples
         samples = minibatch.samples(self.source.dynamic_axes)
         if self._plan.makes_batch and self.source.dynamic_axes:
             samples = self._counts.get(minibatch.signature)  # shapes decide, and the signature has all of them
@@ -47,21 +56,21 @@ class SampleCounter:
         return next(candidates, self.source)
 
 
-def _nearest_with_dynamic_axes(criterion: Edge, fed: set[Edge]) -> Edge:
-    """The criterion, or the nearest variable below it that has dynamic axes and is computed from what is fed.
+def _nearest_with_dynamic_axes(criterion: Edge, counts: Callable[[Edge], bool]) -> Edge | None:
+    """The criterion, or the nearest variable below it that has dynamic axes and counts; None if there is none.
 
     As in CNTK, first operands come first, and a block is computed from its operands, whatever is inside.
     """
     pending, seen = [criterion], set()
     while pending:
         variable = pending.pop()
-        if variable.dynamic_axes and (variable is criterion or fed.issuperset(Plan([variable]).arguments)):
+        if variable.dynamic_axes and (variable is criterion or counts(variable)):
             return variable
         root = producer(variable)
         if root is not None and variable not in seen:
             seen.add(variable)
             pending.extend(reversed(root.node_inputs))
-    return criterion
+    return None
 
 
 __all__ = ["SampleCounter"]
