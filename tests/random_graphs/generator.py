@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from .draft import Draft, Refused
 from .layer_rules import LAYERS, LEARNERS, SCHEDULES
 from .option_rules import LEARNER_OPTIONS, OPTIONS
@@ -15,6 +17,11 @@ LARGEST = 600  # elements of a sample
 FEW, MANY = (1, 3), (2, 8)  # statements
 LONG_ONES = 8  # of so many pairs of seeds one has many
 SELDOM = 0.2  # many copies of a step take ten times as long to compile as other statements
+# One of so many programs begins with a rule whose statements take ways through the engine that others do not, in turn:
+# some 300 programs in a row take all of these, forward, backward and where sequences are cut.
+TURN = 7
+IN_TURN = [*REPEATED, *2 * [name for name in REPEATED if "alike" in name]]
+SHOWN_IN_TURN = {"values", "gradients", "pieces"}
 # What CNTK may stop in its midst, where it leaves other statistics or parameters than one that goes on
 LAST = {
     "gradients": 1, "given gradients": 1, "other parameters": 2,
@@ -37,11 +44,13 @@ def write(seed: int, form: str = "") -> tuple[Program, list[Program]]:
     """
     draft = Draft(seed, "float64" if seed % 2 else "float32")
     names, weights = list(TABLE), [r.weight * (SELDOM if "repeated(" in r.template else 1) for r in TABLE.values()]
-    if form:
-        try_rule(draft, draft.random.choice([name for name in names if form in name]))
+    turn = "" if form or seed % TURN else IN_TURN[seed // TURN % len(IN_TURN)]
+    if first := draft.random.choice([name for name in names if form in name]) if form else turn:
+        try_rule(draft, first)
     for _ in range(draft.random.randint(*(FEW if seed // 2 % LONG_ONES else MANY))):
         try_rule(draft, draft.random.choices(names, weights)[0])
-    return finish(draft), [refused(draft, statements) for statements in draft.refused]
+    program = finish(draft, SHOWN_IN_TURN if turn else set(), is_for_gpu="alike" in first)
+    return program, [refused(draft, statements) for statements in draft.refused]
 
 
 def try_rule(draft: Draft, name: str) -> str | None:
@@ -62,8 +71,8 @@ def try_rule(draft: Draft, name: str) -> str | None:
     return made
 
 
-def finish(draft: Draft) -> Program:
-    """The program with what no statement uses as its roots."""
+def finish(draft: Draft, shown: Set[str] = frozenset(), is_for_gpu: bool = False) -> Program:
+    """The program with what no statement uses as its roots. `shown`: observations of it besides random ones."""
     random = draft.random
     used = {u for s in draft.statements for u in s.uses}
     leaves = ("C.parameter(", "C.constant(", "C.input_variable(", "C.sequence.input_variable(")
@@ -72,13 +81,14 @@ def finish(draft: Draft) -> Program:
     observations = sorted(set(random.choices(list(OBSERVED), list(OBSERVED.values()), k=number)))
     if any(s.type.is_sparse for s in draft.statements) and random.random() < 0.5:  # what is trained by rows
         observations = sorted({*observations, "training"})
+    observations = sorted({*observations, *shown})
     observations.sort(key=lambda observation: LAST.get(observation, 0))
     texts = LEARNERS | {"options": LEARNER_OPTIONS}
     learner = random.choice(texts[random.choice([*LEARNERS, "options", "options"])])
     learner = learner.format(**{name: random.choice(texts) for name, texts in SCHEDULES.items()})
     return Program(
         draft.seed, draft.dtype, tuple(draft.statements), tuple(roots[-4:]), (minibatch(draft), minibatch(draft)),
-        tuple(observations), learner, is_for_gpu=random.random() < FOR_A_GPU,
+        tuple(observations), learner, is_for_gpu=random.random() < FOR_A_GPU or is_for_gpu,
     ).needed()
 
 
