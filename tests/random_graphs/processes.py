@@ -18,7 +18,7 @@ from .program import Program
 HERE = Path(__file__).resolve().parent
 ORACLE = HERE.parents[2] / "shared" / "oracle" / "cntk27"
 # Seconds for one program on a busy machine. CNTK, which compiles nothing, computes without end what is a cycle.
-PATIENCE_WITH_CNTK, PATIENCE = 20, 100
+PATIENCE_WITH_CNTK, PATIENCE, LOOKS_EACH = 20, 100, 0.05
 CNTK, OURS = [str(ORACLE)], [sys.executable]
 Shown = dict[str, Any]
 
@@ -60,7 +60,7 @@ def _until_crash(python: list[str], programs: list[list[str]]) -> list[Shown]:
         command = [*python, str(HERE / "serve.py"), str(source), str(results)]
         with open(Path(folder, "errors"), "wb") as errors:
             process = subprocess.Popen(command, stdout=errors, stderr=errors, cwd=folder, env=_environment(python))
-            reason = _wait(process, results, PATIENCE_WITH_CNTK if python == CNTK else PATIENCE)
+            reason = wait(process, results, PATIENCE_WITH_CNTK if python == CNTK else PATIENCE)
         shown = [r["shown"] for line in results.read_text().splitlines() if "shown" in (r := json.loads(line))]
         if len(shown) < len(programs):
             if not results.read_text():
@@ -74,14 +74,18 @@ def _environment(python: list[str]) -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu", **libraries}
 
 
-def _wait(process: subprocess.Popen, results: Path, patience: float) -> str:
-    """Why the process ended: by itself, or because one program took too long."""
-    size, since = 0, time.monotonic()
+def wait(process: subprocess.Popen, results: Path, patience: float) -> str:
+    """Why the process ended: by itself, or because one program took too long.
+
+    Only the time in which this process looks counts, not that in which it is stopped.
+    """
+    size, waited = 0, 0.0
     while process.poll() is None:
-        time.sleep(0.05)
+        time.sleep(LOOKS_EACH)
+        waited += LOOKS_EACH
         if results.stat().st_size != size:
-            size, since = results.stat().st_size, time.monotonic()
-        if time.monotonic() - since > patience:
+            size, waited = results.stat().st_size, 0
+        if waited > patience:
             process.kill()
             process.wait()
             return "no answer"
