@@ -239,7 +239,7 @@ KNOWN: Sequence[Known] = [
              "The trailing dimensions of the Value shape"),
     *refused("several batch sizes or sequence lengths in one evaluation", "C.user_function",
              "^Different minibatch layouts detected", r"incorrect Value\(\) matrix shape"),
-    *refused("a user function of what `one_hot` makes", "C.user_function", "^SWIG director method error"),
+    *refused("a user function of an `alias` of what", "C.user_function", "^SWIG director method error"),
     *refused("int32 data, Python numbers", "input_variable", "'float' object has no attribute"),
     *refused("a recurrence whose step adds the steps of a generator", "UnfoldFrom",
              r"TensorSliceWithMBLayoutFor: FrameRange's dynamic axis is inconsistent"),

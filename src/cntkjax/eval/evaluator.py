@@ -176,7 +176,7 @@ def _argument(key: Any, functions: Iterable[Function | Variable]) -> Edge:
 
 
 def feeds(step: Step, data: Mapping[Edge, Any]) -> Feeds:
-    """The data of the step's arguments, checked and packed; and of those that it need not read, where they are there."""
+    """The data of the arguments of a step, checked and packed; also of those that it does not read, if there are."""
     arguments, unread = step.plan.arguments, step.sample_counter.unread_arguments
     if missing := [v for v in arguments if v not in data]:
         raise ValueError(explain(
