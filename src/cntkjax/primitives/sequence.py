@@ -19,6 +19,7 @@ from jax import lax
 
 from .._typing import Array, PyTree
 from ..engine.data.layout import Layout
+from ..engine.data.sparse import Sparse
 from ..engine.lower.values import Context, Traced
 from ..engine.plan.padding import IN_NONE, PaddedOperand
 from ..engine.plan.parts import resolve
@@ -263,7 +264,7 @@ class GatherPacked(Primitive):
             permuted = _permuted_cells(cells, index.data.reshape(-1), inverse)
             return Traced(permuted.reshape(*index.data.shape, *permuted.shape[1:]), index.axes)
         if len(index.axes) == 1 and len(source.axes) > 1:
-            cells = cells.with_values() if source.is_sparse else cells
+            cells = cells.with_values() if isinstance(cells, Sparse) else cells
             return Traced(
                 jax.tree.map(lambda d: d.at[index.data].get(mode="fill", fill_value=0), cells), index.axes
             )
