@@ -74,3 +74,9 @@ assert 0.2 < dropped < 0.8 and not np.any(model(inputs) == 0), dropped
 """
     result = run(python, "-c", script)
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_a_model_without_inputs_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="a Keras model takes inputs, and this one has none"):
+        port(C.times(C.parameter(init=np.eye(2)), C.parameter(init=np.eye(2))), "keras", tmp_path / "net")
+    assert not (tmp_path / "net").exists()

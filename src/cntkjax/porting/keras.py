@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..graph.errors import explain
 from . import shared
 from .source import Target, Weights, arguments
 from .tree import Layer, Signature
@@ -226,7 +227,12 @@ def _method(names: list[str], is_model: bool) -> list[str]:
 
 
 def _inputs(signatures: list[Signature]) -> str:
-    """Symbolic arguments. Loops over sequences need numbers for the dimensions that are free."""
+    """Symbolic arguments. Loops over sequences need numbers for the dimensions that are free.
+
+    Errors: ValueError without any.
+    """
+    if not signatures:
+        raise ValueError(explain("a Keras model takes inputs, and this one has none", fix="give another target"))
     has_sequences = any(dimensions[:2] == (None, None) for dimensions, _ in signatures)
     texts = []
     for dimensions, dtype in signatures:
