@@ -28,8 +28,8 @@ REPEATED: dict[str, Rule] = {
                      a=VECTOR, w=_SQUARE, x=series(), n=_TIMES),
     "unrolled states": rule("C.splice(*repeated(lambda h, i: C.sigmoid(C.reduce_sum(h) * 0.1 + C.slice({x}, 0, i, i + 1)), C.slice({x}, 0, 0, 1), {n}))",
                             x=series(2), n=_TIMES),
-    "unrolled from the end": rule("repeated(lambda h, i: C.sin(h * 0.5 + C.slice({x}, 0, 23 - i, 24 - i)), C.constant(0, dtype=T), {n})[-1]",
-                                  x=series(3), n=_TIMES),
+    "unrolled from the end": rule("(lambda x: repeated(lambda h, i: C.sin(h * 0.5 + C.slice(x, 0, 23 - i, 24 - i)), C.constant(0, dtype=T), {n})[-1])({x} * {w})",
+                                  x=series(3), w=weights("x", lambda draft, shape: ()), n=number(17, 24)),
     "unrolled LSTM": rule("(lambda cell: repeated(lambda s, i: cell(s[0], s[1], C.slice({x}, 0, i, i + 1)).outputs, [C.constant(0, (2,), dtype=T)] * 2, {n}))(C.layers.LSTM(2))[-1][0]",
                           x=series(), n=number(9, 12)),
     "unrolled GRU": rule("(lambda cell: C.splice(*repeated(lambda h, i: cell(h, C.slice({x}, 0, i, i + 1)), C.constant(0, (2,), dtype=T), {n})))(C.layers.GRU(2))",
@@ -53,7 +53,7 @@ REPEATED: dict[str, Rule] = {
     "equal rows of indices": rule("C.splice(*repeated(lambda h, i: C.times(C.one_hot(C.argmax(h), 2, {sparse}), {w}) * 0.5 + {a}, {a}, {n}))", a=VECTOR,
                                   w=weights("a", lambda draft, shape: (2, *shape)), sparse=FLAG, n=number(13, 17)),
     "equal sparse rows": rule("(lambda s: C.times(s[4][1], {w}) + s[-1][0])(repeated(lambda s, i: (lambda y: (C.times(y, {w}) * 0.5 + {a}, y))"
-                              "(C.one_hot(C.argmax(s[0]), 2, True)), ({a}, None), {n}))", a=VECTOR, w=weights("a", lambda draft, shape: (2, *shape)), n=number(13, 17)),
+                              "(C.one_hot(C.argmax(s[0]), 2, True)), ({a}, None), {n}))", a=VECTOR, w=weights("a", lambda draft, shape: (2, *shape)), n=number(16, 20)),
     "equal steps of two kinds of values": rule("repeated(lambda h, i: C.tanh(h * 0.5 + ({a}, {b})[i % 2]) - C.sin(h), {a} + {b}, {n})[-1]", a=ANY, b=like("a", False), n=number(16, 24)),
     # Loops that a GPU computes side by side
     "loops alike": rule("C.splice(*[loop(lambda h: C.tanh(C.times(h, {w}) + {b}), d) for b, d in [({a}, C.sequence.past_value), ({b}, C.sequence.{d})]])",
