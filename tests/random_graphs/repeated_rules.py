@@ -29,7 +29,7 @@ REPEATED: dict[str, Rule] = {
     "unrolled states": rule("C.splice(*repeated(lambda h, i: C.sigmoid(C.reduce_sum(h) * 0.1 + C.slice({x}, 0, i, i + 1)), C.slice({x}, 0, 0, 1), {n}))",
                             x=series(2), n=_TIMES),
     "unrolled from the end": rule("(lambda x: repeated(lambda h, i: C.sin(h * 0.5 + C.slice(x, 0, 23 - i, 24 - i)), C.constant(0, dtype=T), {n})[-1])({x} * {w})",
-                                  x=series(3), w=weights("x", lambda draft, shape: ()), n=number(17, 24)),
+                                  x=series(3), w=weights("x", lambda draft, shape: ()), n=number(20, 24)),
     "unrolled LSTM": rule("(lambda cell: repeated(lambda s, i: cell(s[0], s[1], C.slice({x}, 0, i, i + 1)).outputs, [C.constant(0, (2,), dtype=T)] * 2, {n}))(C.layers.LSTM(2))[-1][0]",
                           x=series(), n=number(9, 12)),
     "unrolled GRU": rule("(lambda cell: C.splice(*repeated(lambda h, i: cell(h, C.slice({x}, 0, i, i + 1)), C.constant(0, (2,), dtype=T), {n})))(C.layers.GRU(2))",
