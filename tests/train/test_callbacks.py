@@ -110,6 +110,29 @@ def test_callbacks_go_on_from_the_checkpoint_of_a_session(tmp_path):
     np.testing.assert_allclose(z.parameters[0].value, again.parameters[0].value, rtol=1e-5)
 
 
+@pytest.mark.parametrize("monitor", ["loss", "val_metric"])
+def test_what_callbacks_did_when_a_checkpoint_was_written_is_in_it(monitor, tmp_path):
+    class PowerCut(Callback):
+        batches = 0
+
+        def on_train_batch_end(self):
+            self.batches += 1
+            if self.batches == 7:
+                raise KeyboardInterrupt
+
+    def callbacks():
+        return [ReduceLROnPlateau(monitor, patience=1, factor=0.5, min_delta=1)]
+
+    whole, resumed = callbacks(), callbacks()
+    one, z = session(whole, samples=96)
+    with pytest.raises(KeyboardInterrupt):
+        session([*callbacks(), PowerCut()], config=C.CheckpointConfig(str(tmp_path / "c"), 8))
+    two, again = session(resumed, samples=96, config=C.CheckpointConfig(str(tmp_path / "c"), 8))
+    assert whole[0].get_checkpoint_state() == resumed[0].get_checkpoint_state()
+    assert one.parameter_learners[0].learning_rate() == two.parameter_learners[0].learning_rate()
+    np.testing.assert_array_equal(z.parameters[0].value, again.parameters[0].value)
+
+
 def test_train_of_a_function_takes_them():
     _, loss, learner = regression()
     stop = EarlyStopping("loss", patience=1, min_delta=1e-3)

@@ -270,10 +270,11 @@ class _SessionCore:
         self._checkpoints, self._cv, self._test = checkpoint_config, cv_config, test_config
         self._saved_at: Progress | None = None
         self._actions = [_Action(as_frequency(progress_frequency, "training_session"), self._summarize)]
-        if checkpoint_config is not None and checkpoint_config.filename is not None:
-            self._actions.insert(0, _Action(checkpoint_config.frequency, self._checkpoint))
         if cv_config is not None:
             self._actions.append(_Action(cv_config.frequency, self._cross_validate))
+        if checkpoint_config is not None and checkpoint_config.filename is not None:
+            place = len(self._actions) if callbacks else 0  # callbacks change what it keeps
+            self._actions.insert(place, _Action(checkpoint_config.frequency, self._checkpoint))
 
     def train(self, device: DeviceDescriptor | None = None) -> None:
         """Train, from the last checkpoint if there is one. Checkpoints are written in the background.
@@ -413,8 +414,9 @@ class _SessionCore:
 class TrainingSession(_SessionCore):
     """Trains to the end of the data, or until ``max_samples``.
 
-    A checkpoint, a progress summary and a cross validation that are due at the same time are run in this order. At the
-    end each is run once more if training has advanced since, then the last checkpoint is written and the test is run.
+    A checkpoint, a progress summary and a cross validation that are due at the same time are run in this order; with
+    callbacks, which learn from the other two, the checkpoint is last. At the end each is run once more if training has
+    advanced since, then the last checkpoint is written and the test is run.
     A subclass may override the ``on_`` methods.
 
     `mb_size`: the minibatch size, or the result of ``minibatch_size_schedule``.
