@@ -196,10 +196,12 @@ def test_the_command_ports_a_model(tmp_path, capsys):
     assert main(["port", str(path), "--to", "torch", "-o", str(tmp_path / "lambda")]) == 1
     assert main(["port", str(path), "--to", "torch", "-o", str(tmp_path / "safetensors")]) == 1
     assert main(["port", str(path)]) == 1
+    assert main(["port", str(tmp_path / "none"), "--to", "torch", "-o", str(tmp_path / "new")]) == 1
+    assert main(["port", str(tmp_path), "--to", "torch", "-o", str(tmp_path / "new")]) == 1
     errors = capsys.readouterr().err
     for message in ("exists already", "no target 'caffe': it is one of torch", "--to (torch",
                     "'my-net' cannot be the name of a package", "'lambda' cannot be",
-                    "another package called 'safetensors'"):
+                    "another package called 'safetensors'", "there is no such file", "Is a directory"):
         assert message in errors
 
 

@@ -17,7 +17,7 @@ def run(options: argparse.Namespace) -> None:
     Errors: ConfigError for a configuration that cannot be used, or cannot be written as a program; PortError for a
     model with a node that has no counterpart; ValueError for options that are missing, or meant for the other kind.
     """
-    if not _is_model(options.file):
+    if not _is_model(options):
         if options.to or options.out:
             raise ValueError(f"{options.file} is a configuration, which is ported to a program of the CNTK API: leave "
                              "out --to and -o")
@@ -35,11 +35,11 @@ def run(options: argparse.Namespace) -> None:
     print(f"{options.out}: `pip install {needs} pytest` and `pytest {options.out}` compare it with the original")
 
 
-def _is_model(file: str) -> bool:
+def _is_model(options: argparse.Namespace) -> bool:
     """True for a binary file; configurations are texts."""
-    path = Path(file)
+    path = Path(options.file)
     if not path.is_file():  # several configurations joined by +, or an error that names the file
-        return False
+        return bool(options.to)
     with path.open("rb") as opened:
         return b"\0" in opened.read(4096)
 
