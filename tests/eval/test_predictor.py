@@ -324,6 +324,22 @@ def test_what_looks_ahead_is_no_stream():
             C.Predictor(f).stream()
 
 
+def test_what_needs_all_steps_is_no_stream_but_the_last_one_is():
+    x = C.sequence.input_variable(5)
+    for f in (
+        C.sequence.reduce_sum(x), C.sequence.reduce_max(x), C.sequence.first(x), C.sequence.softmax(x),
+        C.sequence.unpack(x, 0, no_mask_output=True), C.sequence.slice(x, 1, 0),
+        C.layers.SequentialConvolution(2, 4)(x),
+    ):
+        with pytest.raises(ValueError, match="needs all steps at once"):
+            C.Predictor(f).stream()
+    (sequence,) = words(6)
+    last = C.sequence.last(C.layers.Recurrence(C.layers.GRU(2))(x))
+    step = C.Predictor(last).stream()
+    for end in (4, 6):
+        close(step([sequence[0 if end == 4 else 4 : end]]), last.eval([sequence[:end]]))
+
+
 def test_random_numbers_go_on_from_call_to_call_as_those_of_eval_do():
     x = C.input_variable(3)
     f = C.random.normal_like(x, seed=5) + x

@@ -18,6 +18,7 @@ from ..engine.run.prediction import Call, Prediction
 from ..engine.run.program_cache import plan_of
 from ..graph.arguments import public
 from ..graph.errors import explain
+from ..graph.function import Node
 from ..graph.shape import is_known, shape_text
 from ..graph.variable import Edge
 from ..ops import combine
@@ -192,7 +193,9 @@ class Predictor:
         """A function for one sequence that comes in pieces: each call takes the next steps and returns the outputs.
 
         Delays that look back (`PastValue`) carry their values from call to call, as in CNTK's truncated sequences.
-        Errors: ValueError if the function has no sequences, looks ahead (`FutureValue`), or runs in ONNX Runtime.
+        `sequence.last` is that of the steps so far.
+        Errors: ValueError if the function has no sequences, looks ahead (`FutureValue`), needs all steps at once, as
+                `sequence.first`, `slice`, `softmax`, `unpack` and sums over steps do, or runs in ONNX Runtime.
 
         >>> import cntkjax as C
         >>> x = C.sequence.input_variable(1)
@@ -211,6 +214,12 @@ class Predictor:
             raise ValueError(explain(
                 f"{self.function!r} cannot be computed piece by piece: {ahead!r} looks ahead, beyond the end of it",
                 fix="predict whole sequences, or pieces together with the steps that come after them",
+            ))
+        whole = next(filter(_needs_all_steps, self._plan.nodes), None)
+        if whole is not None:
+            raise ValueError(explain(
+                f"{self.function!r} cannot be computed piece by piece: {whole!r} needs all steps at once",
+                fix="predict whole sequences, or stream what this node takes",
             ))
         memory, begins = Memory(), [True]
 
@@ -240,6 +249,16 @@ def _example(variable: Edge, size: int, length: int) -> Any:
     example = np.zeros((*lead, *variable.shape), variable.dtype)
     example[..., :1] = variable.is_sparse  # one-hot, as most sparse data are
     return example
+
+
+def _needs_all_steps(node: Node) -> bool:
+    """True if a result depends on several steps that come in different calls, and no delay carries them."""
+    if node.op_name in ("Sequence::Softmax", "Sequence::GridSlice"):  # the latter counts steps from the first one on
+        return True
+    if node.op_name == "Sequence::Last":
+        return False
+    has_steps = any(v.sequence_axis is not None for v in node.inputs)
+    return has_steps and any(v.sequence_axis is None and v.dynamic_axes for v in node.outputs)
 
 
 def _run_requests(requests: Sequence[tuple[Predictor, Feeds]]) -> list[Any]:
