@@ -71,6 +71,12 @@ def is_row_of_other_samples(program: Program, s: Statement) -> bool:
     return left.rank == 1 and right.shape[1:] == (1,) and bool(left.axes and right.axes)
 
 
+def compares_sparse_steps(program: Program, s: Statement) -> bool:
+    """The largest of the unpacked steps of sparse sequences."""
+    unpacked = [a for u in s.uses for a in program.cone([u]) if "C.sequence.unpack(" in a.text]
+    return "C.hardmax(" in s.text and any(program[u].type.is_sparse for a in unpacked for u in a.uses)
+
+
 def is_cropped_to_itself(program: Program, s: Statement) -> bool:
     return bool(re.match(r"C\.crop_manual\((v\d+), \1,", s.text))
 
@@ -228,6 +234,7 @@ KNOWN: Sequence[Known] = [
              r"^Function '.*(The output|: Input)"),
     *refused("`squeeze` of all axes where one is free", "C.squeeze", r"^Squeeze\d+ Reshape operation: Input"),
     *refused("`to_sequence` of unpacked sparse data", "C.to_sequence", "^Dense input data supplied for sparse"),
+    Known("`hardmax` of the unpacked steps of sparse", compares_sparse_steps),
     Known("a free dimension in a loop", loops_over_another_size, "are not compatible|expected matrix size", "training",
           "accepted"),
     *refused("dense data for a sparse input", "is_sparse=True", "^Dense input data supplied for sparse"),
