@@ -318,7 +318,7 @@ KNOWN: Sequence[Known] = [
     Known("gradients of `tan`, of `pow`", text(r"C\.pow\("), observed=BACKWARD),
     Known("gradient of `crop_manual` of a value to its own size", is_cropped_to_itself, observed=BACKWARD),
     Known("gradient of `crop_manual` of a value to its own size", text(r"C\.cast\("), observed=BACKWARD),
-    Known("the running variance of a batch normalization", text("BatchNormalization"), "nan.* in CNTK", "training"),
+    Known("the running variance of a batch normalization", text("BatchNormalization"), "nan.* in CNTK"),
     Known("batch normalization of pieces of sequences", of_sequences("BatchNormalization"), observed="pieces"),
     Known("batch normalization of sequences of vectors", of_sequences("BatchNormalization"), observed=BACKWARD),
     Known("loops over several values of which `to_sequence`", loops_over_made_steps),
