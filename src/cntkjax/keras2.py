@@ -1,49 +1,24 @@
 """Keras 2 scripts on their CNTK backend: ``python -m cntkjax.keras2 script.py``, or `prepare` before Keras is imported.
 
-Keras has a CNTK backend up to version 2.3.1 of 2019. What it takes from Python, NumPy and h5py has been removed since.
+Keras has a CNTK backend up to version 2.3.1 of 2019. What it takes from Python, NumPy and h5py has been removed since:
+`cntkjax.legacy` puts back the names, and this module the behaviour of h5py.
 """
 
 from __future__ import annotations
 
-import collections.abc
 import functools
 import importlib.metadata
 import inspect
 import os
-import runpy
 import sys
-from collections.abc import Callable
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from . import legacy
 from .graph.errors import explain
 
 _VERSION = "2.3.1"  # the last with the backend
-_NUMPY = {  # in NumPy 1
-    "Inf": np.inf, "float": float, "int": int, "bool": bool, "object": object, "string_": np.bytes_,
-    "unicode_": np.str_,
-}
-
-
-class _ArgSpec(NamedTuple):
-    """What `inspect.getargspec` returned up to Python 3.10."""
-
-    args: list[str]
-    varargs: str | None
-    keywords: str | None
-    defaults: tuple[Any, ...] | None
-
-
-def _getargspec(function: Callable[..., Any]) -> _ArgSpec:
-    return _ArgSpec(*inspect.getfullargspec(function)[:4])
-
-
-def _restore(module: ModuleType | type, names: dict[str, Any]) -> None:
-    for name, value in names.items():
-        if name not in vars(module):
-            setattr(module, name, value)
 
 
 def _as_bytes(value: Any) -> Any:
@@ -76,7 +51,7 @@ def _use_files_as_before() -> None:
         from h5py import File
     except ImportError:
         return
-    _restore(File, {"fid": property(lambda file: file.id)})
+    legacy.restore(File, {"fid": property(lambda file: file.id)})
     initialize = File.__init__
     if inspect.signature(initialize).parameters["mode"].default is None:  # prepared already
         return
@@ -100,29 +75,23 @@ def _check_version() -> None:
 
 
 def prepare() -> None:
-    """Choose the backend, and put back what Keras needs, in this process; nothing that is still there is changed, but
-    that NumPy shows numbers as before its version 2.
+    """Choose the backend, and put back what Keras needs, in this process (`cntkjax.legacy.prepare` included).
 
     Errors: ImportError if the Keras that is installed has no CNTK backend.
     """
     _check_version()
-    np.set_printoptions(legacy="1.25")  # sizes in summaries are numbers, not np.int64(32)
     os.environ["KERAS_BACKEND"] = "cntk"
-    _restore(collections, {name: getattr(collections.abc, name) for name in collections.abc.__all__})  # up to 3.9
-    _restore(inspect, {"getargspec": _getargspec, "ArgSpec": _ArgSpec})
-    _restore(np, _NUMPY)
+    legacy.prepare()
     _read_attributes_as_bytes()
     _use_files_as_before()
 
 
 def main(arguments: list[str]) -> None:
-    """Run a script, which gets the other arguments, as Python does."""
+    """Prepare, and run a script, which gets the other arguments."""
     if not arguments:
         raise SystemExit("usage: python -m cntkjax.keras2 SCRIPT [ARGUMENT ...]")
     prepare()
-    sys.argv[:] = arguments
-    sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))
-    runpy.run_path(arguments[0], run_name="__main__")
+    legacy.run(arguments[0], arguments[1:])
 
 
 __all__ = ["main", "prepare"]
