@@ -113,6 +113,9 @@ def test_slopes_belong_to_channels():
     (("Dropout", {"is_test": 1, "consumed_inputs": [0]}), 1, X),
     (("Crop", {"border": [1, 0, 0, 2]}), 6, X[:, :, :2, 1:]),
     (("Clip", {"min": -0.5, "max": 0.25}), 1, X.clip(-0.5, 0.25)),
+    (("Affine", {"alpha": 150.0, "beta": 127.5}), 7, 150 * X + 127.5),
+    (("ScaledTanh", {"alpha": 2.0, "beta": 0.5}), 7, 2 * np.tanh(0.5 * X)),
+    (("ParametricSoftplus", {"alpha": 2.0, "beta": 0.5}), 7, 2 * np.log(1 + np.exp(0.5 * X))),
 ], ids=lambda v: v[0] if isinstance(v, tuple) else None)  # fmt: skip
 def test_attributes_of_the_first_opsets(attributes, opset, expected):
     op, values = attributes

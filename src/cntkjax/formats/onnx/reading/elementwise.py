@@ -229,6 +229,17 @@ def _thresholded(node: OnnxNode) -> Outputs:
     return ops.element_times(x, ops.greater(x, _number(node.number("alpha", 1.0), x)))
 
 
+@reads("Affine", "ParametricSoftplus", "ScaledTanh")
+def _with_alpha_and_beta(node: OnnxNode) -> Outputs:
+    """Experimental operations of the first versions, which converters from Core ML wrote."""
+    x = node.operand()
+    alpha = _number(node.number("alpha", 1.0), x)
+    if node.op == "Affine":
+        return ops.plus(ops.element_times(x, alpha), _number(node.number("beta", 0.0), x))
+    function = ops.tanh if node.op == "ScaledTanh" else ops.softplus
+    return ops.element_times(function(ops.element_times(x, _number(node.number("beta", 1.0), x))), alpha)
+
+
 @reads("PRelu")
 def _prelu(node: OnnxNode) -> Outputs:
     return ops.param_relu(_second(node), node.operand(0))
