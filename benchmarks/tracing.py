@@ -42,8 +42,7 @@ def trace_for(platform: str, sharding: jax.sharding.Sharding, script: Callable[[
         return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type, sharding=sharding)
 
     def trace(
-        program: Program, minibatch: Any, leaves: Any, random: Any, donated: Any = (), extra: Any = (),
-        capture: object = None,
+        program: Program, minibatch: Any, leaves: Any, random: Any, donated: Any = (), extra: Any = (), *_: object,
     ) -> None:
         inputs = program.inputs(minibatch, leaves, random, donated, extra)
         jitted = program.executables.compiler.jitted

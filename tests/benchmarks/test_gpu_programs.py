@@ -3,9 +3,13 @@
 import argparse
 import importlib.util
 
+import jax
+import numpy as np
 import pytest
 
+import cntk as C
 from benchmarks import gpu_command, gpu_programs, gpu_scaling, hlo
+from benchmarks.tracing import trace_for
 
 HLO = """\
 HloModule jit_step
@@ -52,6 +56,20 @@ def test_kernels_are_counted_with_the_steps_of_their_loops():
 
 def test_bytes_of_shapes():
     assert hlo.size_of("(f32[8,4]{1,0}, (pred[], bf16[3]{0}))") == 8 * 4 * 4 + 1 + 3 * 2
+
+
+def test_a_training_step_is_traced_not_run():
+    x = C.input_variable(2)
+    loss = C.reduce_sum(C.layers.Dense(1)(x))
+    parameter = loss.parameters[0]
+    before = parameter.value.copy()
+
+    def script():
+        C.Trainer(loss, loss, C.sgd(loss.parameters, 0.1)).train_minibatch({x: np.ones((3, 2), np.float32)})
+
+    step = trace_for("gpu", jax.sharding.SingleDeviceSharding(jax.devices()[0]), script)
+    assert "dot_general" in step.traced.lower().as_text()
+    np.testing.assert_array_equal(parameter.value, before)
 
 
 needs_compiler = pytest.mark.skipif(
