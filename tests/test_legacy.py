@@ -46,6 +46,18 @@ print(np.fromstring(b"\\x01\\x02", np.uint8), np.fromstring("1 2", sep=" ", dtyp
     )  # fmt: skip
 
 
+def test_a_script_uses_what_other_packages_and_modules_had(tmp_path):
+    pytest.importorskip("pandas"), pytest.importorskip("PIL")
+    (tmp_path / "settings.py").write_text("rate = 0.5")
+    assert printed(tmp_path, f"""
+import imp, pandas
+from PIL import Image
+frame = pandas.DataFrame({{"a": [1, 2], "b": [3, 4]}})
+print(frame.as_matrix(["b"]).ravel(), Image.new("L", (8, 8)).resize((2, 3), Image.ANTIALIAS).size)
+print(imp.load_source("settings", {str(tmp_path / "settings.py")!r}).rate, np.random.random_integers(3, 3))
+""") == "[3 4] (2, 3)\n0.5 3\n"
+
+
 def test_lists_of_several_lengths_are_no_data_as_ever(tmp_path):
     done = run(tmp_path, "(C.input_variable(2) + 1).eval([[1, 2], [1]])")
     assert done.returncode == 1
