@@ -46,6 +46,11 @@ def test_sparse_views():
     assert C.times(x, np.eye(3, dtype=np.float32)).eval({x: view}).tolist() == view.asarray().tolist()
 
 
+def test_a_list_of_numbers_is_no_list_of_sequences():
+    with pytest.raises(ValueError, match=r"arrays \[steps, \*shape\], not the number 1: pass np\.array"):
+        C.Value([1, 2, 3])
+
+
 def test_a_list_makes_sequences():
     batch, sequence = C.input_variable(3), C.sequence.input_variable(3)
     for x in batch, sequence:

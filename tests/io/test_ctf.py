@@ -129,6 +129,8 @@ def test_files_in_utf_16_are_told_so(encoding, ctf):
 def test_a_missing_file_is_an_error(ctf):
     with pytest.raises(RuntimeError, match="Input file 'nowhere.ctf' is not open: No such file"):
         MinibatchSource(ctf("", x=2) | {"file": "nowhere.ctf"})
+    with pytest.raises(RuntimeError, match=r"'~/nowhere.ctf' is not open: .*(?s:.*)os\.path\.expanduser"):
+        MinibatchSource(ctf("", x=2) | {"file": "~/nowhere.ctf"})
 
 
 def test_a_sequence_without_samples_of_a_stream_is_an_error_even_if_errors_are_allowed(ctf):

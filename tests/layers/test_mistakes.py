@@ -36,6 +36,9 @@ MISTAKES = {
     "embedding, other vocabulary": (
         lambda: L.Embedding(weights=np.ones((4, 3)), name="emb")(x), ShapeError,
         [f"Embedding 'emb' of {X}", "[4 x 3]"]),
+    "convolution, an image whose channels come last": (
+        lambda: L.Convolution2D(5, 8)(C.input_variable((28, 28, 1))), ShapeError,
+        ["5 against 1 along axis 2", "the 1 are the channels of an image", "[channels x height x width]"]),
     "convolution, rank": (
         lambda: L.Convolution2D(3, 4, name="conv")(x), ShapeError, [f"Convolution 'conv' of {X}", "kernel is 4"]),
     "convolution, window": (

@@ -106,6 +106,8 @@ def test_learners_cover_the_parameters_of_the_model(capsys):
     other = C.parameter((3, 1), name="other")
     with pytest.raises(ValueError, match="1 of the learners' parameters is not part of the model.*'other'"):
         C.Trainer(z, (loss, metric), [C.sgd([W, b, other], 0.1)])
+    with pytest.raises(ValueError, match="2 of the learners' parameters are not part of the model"):
+        C.Trainer(z, (loss, metric), [C.sgd([W, b, other, C.parameter(2)], 0.1)])
     C.Trainer(z, (loss, metric), [C.sgd([W], 0.1)])
     assert "no learner covers 1 of the model's parameters, which will not be learned: 'b'" in capsys.readouterr().err
     C.Trainer(z, (loss, metric), [C.sgd([W, b], 0.1)])

@@ -26,7 +26,7 @@ from ..formats.containers import Dictionary
 from ..graph.arguments import public
 from ..variables import Record
 from ._ctf_rows import canonical
-from ._files import open_binary
+from ._files import cannot_open, open_binary
 from ._streams import StreamInformation, stream_definitions
 from .deserializer import ChunkedDeserializer, register_deserializer
 
@@ -91,7 +91,7 @@ class CBFFile(ChunkedDeserializer):
                 file.seek(begin)
                 header = _Bytes(self.path, file.read(end - begin), begin)
         except OSError as error:
-            raise RuntimeError(f"Input file '{self.path}' is not open: {error.strerror}") from error
+            raise cannot_open(self.path, error) from error
         if header.take(8).tobytes() != MAGIC:
             raise _damaged(self.path, begin, "there is no header")
         self.num_chunks, streams = header.number("I"), header.number("I")

@@ -18,7 +18,7 @@ from ._ahead import ReadAhead
 from ._ctf_index import open_index
 from ._ctf_parser import parse_chunk, parse_well_formed
 from ._ctf_rows import Field, RowReporter, Samples
-from ._files import open_binary
+from ._files import cannot_open, open_binary
 from ._streams import sample_size, stream_definitions, stream_information
 from ._text import FileText
 from .deserializer import ChunkedDeserializer, register_deserializer
@@ -94,7 +94,7 @@ class CTFFile(ChunkedDeserializer):
             with open_binary(self.path) as file:
                 self.index = open_index(file, self.path, chunk_size, description.get("skipSequenceIds", False))
         except OSError as error:
-            raise RuntimeError(f"Input file '{self.path}' is not open: {error.strerror}") from error
+            raise cannot_open(self.path, error) from error
         self.num_chunks = len(self.index.chunks) - 1
         self._errors_by_chunk: dict[int, int] = {}  # a chunk may be read again
         self._reading, self._ahead, self._order = threading.RLock(), ReadAhead(self), list[int]()

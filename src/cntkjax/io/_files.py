@@ -7,7 +7,17 @@ import os
 import stat
 from typing import BinaryIO
 
+from ..graph.errors import explain
+
 _IRREGULAR = "it is a folder, a device or a pipe; only regular files are read"
+
+
+def cannot_open(path: str | os.PathLike[str], error: OSError) -> RuntimeError:
+    """The error for a data file that a reader needs."""
+    reason = f"Input file '{path}' is not open: {error.strerror}"
+    if os.fspath(path).startswith("~"):  # a shell has replaced it, but no system call does
+        reason = explain(reason, fix="~ is not replaced in names: pass os.path.expanduser(path)")
+    return RuntimeError(reason)
 
 
 def open_binary(path: str | os.PathLike[str]) -> BinaryIO:

@@ -188,9 +188,12 @@ class Convolution(_Convolving):
         windows = self.windows(attrs, kernel.shape[leading:], x.shape)
         for axis, (n, window, shared) in enumerate(zip(x.shape, windows, attrs["sharing"][::-1], strict=True)):
             if n >= 0 and window.count < 1:
+                channels_last = axis == 2 and len(x.shape) == 3 and n in (1, 3, 4)
                 raise self.fail(
                     inputs, f"the window is larger than the operand: {window.extent} against {n} along axis {axis}",
-                    "make the window smaller, or pad with auto_padding",
+                    "make the window smaller, or pad with auto_padding" + channels_last * (
+                        f"; if the {n} are the channels of an image, declare and feed it as [channels x height x width]"
+                    ),
                 )
             if window.count > 1 and not shared:
                 reason = f"each position along axis {axis} would need its own kernel (sharing=False)"

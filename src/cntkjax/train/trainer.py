@@ -514,8 +514,9 @@ def _check_learners(learners: Sequence[Learner], parameters: Sequence[Leaf]) -> 
             learner_of[p] = learner
     known = set(parameters)
     if unknown := [p for p in learner_of if p not in known]:
+        verb = "is" if len(unknown) == 1 else "are"
         raise ValueError(explain(
-            f"{len(unknown)} of the learners' parameters is not part of the model: {_names(unknown)}",
+            f"{len(unknown)} of the learners' parameters {verb} not part of the model: {_names(unknown)}",
             fix="make the learner with the parameters of the model or the loss, as in sgd(model.parameters, lr)",
         ))
     if (uncovered := [p for p in parameters if p not in learner_of]) and get_trace_level() != TraceLevel.Error:

@@ -358,4 +358,8 @@ def _gathered_samples(
 def _rows(data: npt.ArrayLike | SparseRows | spmatrix) -> np.ndarray | SparseRows:
     if isinstance(data, SparseRows):
         return data
-    return SparseRows.from_csr(data) if hasattr(data, "tocsr") else np.asarray(data)
+    if hasattr(data, "tocsr"):
+        return SparseRows.from_csr(data)
+    if not np.ndim(array := np.asarray(data)):
+        raise ValueError(f"a list of sequences has arrays [steps, *shape], not the number {data}: pass np.array(list)")
+    return array
