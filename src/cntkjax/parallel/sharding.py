@@ -19,6 +19,7 @@ import numpy as np
 from jax import lax
 
 from .._typing import AnyArray, Array, PyTree
+from ..engine.data.dimensions import expand_to
 from ..engine.lower.rows import Rows, dense
 from ..engine.run.devices import AXIS, Devices, Divided
 from .collectives import all_gather, all_reduce, assembled, divided_shape, part, part_shape
@@ -72,7 +73,7 @@ class DividedArrays(Whole):
         """The mean over all devices, without padding."""
         rows = divided_shape(self.shapes[i], lax.axis_size(AXIS))[0]
         place = lax.axis_index(AXIS) * len(seen) + jnp.arange(len(seen))
-        return self.total(jnp.where(_column(place < rows, seen), seen, 0)) / math.prod(self.shapes[i])
+        return self.total(jnp.where(expand_to(place < rows, seen.ndim), seen, 0)) / math.prod(self.shapes[i])
 
 
 WHOLE = Whole()
@@ -123,13 +124,13 @@ def _part_of_rows(rows: Rows) -> Gradient:
     place, before = _places(rows, height)
     place = jnp.roll(place, -before)
     is_own = (place >= 0) & (place < height)
-    values = jnp.where(_column(is_own, rows.values), jnp.roll(rows.values, -before, 0), 0)
+    values = jnp.where(expand_to(is_own, rows.values.ndim), jnp.roll(rows.values, -before, 0), 0)
     return Rows(jnp.where(is_own, place, height + jnp.arange(len(place), dtype=place.dtype)), values, height)
 
 
 def _in_rows_of(whole: Rows, own: Rows) -> Array:
     """The values of a part's rows at the places of those that `_part_of_rows` has got; 0 for others."""
-    values = jnp.where(_column(own.indices < own.height, own.values), own.values, 0)
+    values = jnp.where(expand_to(own.indices < own.height, own.values.ndim), own.values, 0)
     return jnp.roll(values, _places(whole, own.height)[1], 0)
 
 
@@ -138,10 +139,6 @@ def _places(rows: Rows, height: int) -> tuple[Array, Array]:
     """
     place = jnp.where(rows.indices < rows.height, rows.indices - lax.axis_index(AXIS) * height, height)
     return place, jnp.sum(place < 0)
-
-
-def _column(flags: AnyArray, like: AnyArray) -> AnyArray:
-    return flags.reshape(-1, *(1,) * (like.ndim - 1))
 
 
 # ---- state

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import jax.numpy as jnp
 
+from ..engine.data.dimensions import expand_to, pad_rank
 from ..engine.lower.carry import carried_into, carry_out, initial_states, states_before
 from ..engine.lower.values import Context, Traced
 from ..engine.native.program import Operation
@@ -72,8 +73,7 @@ class Delay(Primitive):
         layout = ctx.layout(x.axes)
         data = ctx.array(x)
         initial = ctx.canonical(initial_states(ctx, initial, x.axes, k, ahead=self.delay > 0))
-        missing = max(initial.data.ndim - (2 if initial.axes else 0) - (data.ndim - 2), 0)
-        data = data.reshape(*data.shape[:2], *(1,) * missing, *data.shape[2:])
+        data = pad_rank(data, 2, initial.data.ndim + (0 if initial.axes else 2))
         distance = layout.position if self.delay < 0 else layout.remaining
         state = initial.data.astype(data.dtype)
         is_uniform = not initial.axes and broadcast([state.shape, data.shape]) == data.shape
@@ -88,9 +88,9 @@ class Delay(Primitive):
         if fills_first_cells and carried_in is None:
             return Traced(shifted, x.axes)
         if initial.axes:
-            state = state.reshape(*state.shape[:2], *(1,) * (data.ndim - state.ndim), *state.shape[2:])
+            state = pad_rank(state, 2, data.ndim)
         state = states_before(layout, carried_in, k, layout.seq, layout.position, state)
-        uses_state = (distance < k).reshape(*distance.shape, *(1,) * (data.ndim - 2))
+        uses_state = expand_to(distance < k, data.ndim)
         return Traced(jnp.where(uses_state, state, shifted), x.axes)
 
 

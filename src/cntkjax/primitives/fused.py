@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from .._typing import Array
+from ..engine.data.dimensions import expand_to
 from ..engine.data.layout import Layout
-from ..engine.data.sparse import Sparse
+from ..engine.data.sparse import with_values
 from ..engine.lower.values import Context, Traced
 from ..engine.native.program import Operation
 from ..graph.axis import BATCH
@@ -62,7 +63,7 @@ def _softmax_forward(x: Array, layout: Layout) -> tuple[Array, tuple[Array, Layo
 def _softmax_backward(residuals: tuple[Array, Layout], dy: Array) -> tuple[Array, None]:
     y, layout = residuals
     if not layout.full:  # otherwise padding would get a gradient from the sum
-        y = jnp.where(layout.mask.reshape(*layout.mask.shape, *(1,) * (y.ndim - 2)), y, 0)
+        y = jnp.where(expand_to(layout.mask, y.ndim), y, 0)
     return y * (dy - layout.spread(over_steps("Sum", y * dy, layout))), None
 
 
@@ -108,19 +109,13 @@ class SequenceLast(Primitive):
 
 def _at(ctx: Context, x: Traced, step: int | Array) -> Traced:
     """One step of each sequence, zero for one of which a gather or convolution has left none; of -1 the grid's last."""
-    layout, data = ctx.layout(x.axes), _data_of(ctx, x)
+    layout, data = ctx.layout(x.axes), ctx.data(x)
     is_last = isinstance(step, int) and step < 0
     steps = jax.tree.map(lambda d: d[-1] if is_last else layout.at(d, step), data)
     if not layout.full:
         is_empty = (layout.length == 0) & ctx.mask((BATCH,))  # padding repeats a sample
-        steps = steps.with_values() if isinstance(steps, Sparse) else steps
-        steps = jax.tree.map(lambda d: jnp.where(is_empty.reshape(-1, *(1,) * (d.ndim - 1)), 0, d), steps)
+        steps = jax.tree.map(lambda d: jnp.where(expand_to(is_empty, d.ndim), 0, d), with_values(steps))
     return Traced(steps, (BATCH,))
-
-
-def _data_of(ctx: Context, x: Traced) -> Array | Sparse:
-    """Sparse data unchanged, dense data in the order of the sample shape."""
-    return x.data if x.is_sparse else ctx.array(x)
 
 
 class GridSlice(type(GatherPacked)):  # type: ignore[misc]
@@ -152,7 +147,7 @@ class GridSlice(type(GatherPacked)):  # type: ignore[misc]
             rest = d[begin : begin + steps]
             return jnp.concatenate([rest, jnp.broadcast_to(d[-1:], (steps - rest.shape[0], *d.shape[1:]))])
 
-        return Traced(jax.tree.map(sliced, _data_of(ctx, source)), index.axes)
+        return Traced(jax.tree.map(sliced, ctx.data(source)), index.axes)
 
 
 class LocalResponseNormalization(Primitive):

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from .._typing import Array
+from ..engine.data.dimensions import expand_to
 from ..engine.lower.lower import execute_after
 from ..engine.lower.values import Context, Traced
 from ..engine.plan.parts import Loop, resolve
@@ -83,7 +84,7 @@ def _fill_padding(ctx: Context, value: Traced, gradient: Array) -> Array:
         first = gradient[layout.start[0], layout.row[0]]
     else:
         first = gradient[0]
-    return jnp.where(mask.reshape(*mask.shape, *(1,) * (gradient.ndim - mask.ndim)), gradient, first)
+    return jnp.where(expand_to(mask, gradient.ndim), gradient, first)
 
 
 __all__ = ["Gradient"]

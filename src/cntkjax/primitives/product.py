@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._typing import AnyArray, Array
+from ..engine.data.dimensions import expand_to
 from ..engine.data.sparse import Sparse, dense
 from ..engine.lower.values import Context, Traced, common_axes
 from ..engine.native.program import Operation
@@ -243,7 +244,7 @@ class _TimesOverSequence(type(Times)):  # type: ignore[misc]
                 ctx.array(v), (layout.time, layout.rows, *jnp.shape(v.data))
             )
             data = data if layout.simple else layout.at(data, steps)
-            factors.append(jnp.where(present.reshape(*present.shape, *(1,) * (data.ndim - 2)), data, 0))
+            factors.append(jnp.where(expand_to(present, data.ndim), data, 0))
         inner = factors[1].ndim - 2 - attrs["outputRank"]
         contracted = [0, *range(factors[0].ndim - 1 - inner, factors[0].ndim - 1)], list(range(inner + 1))
         product = jax.vmap(lambda a, b: jnp.tensordot(a, b, axes=contracted), in_axes=1)(*factors)

@@ -14,6 +14,7 @@ import numpy as np
 from jax import lax
 
 from .._typing import AnyArray, Array
+from ..engine.data.dimensions import expand_to, flat
 from ..engine.data.layout import Layout
 from ..engine.lower.values import Axes, Context, Traced
 from ..engine.plan.padding import ANYTHING, FAR, PaddedOperand
@@ -136,19 +137,19 @@ def over_steps(reduction: str, x: Array, layout: Layout) -> Array:
     y = _over_steps(reduction, x, layout)
     if layout.full or reduction in ("Sum", "Mean"):
         return y
-    return jnp.where((layout.length > 0).reshape(-1, *(1,) * (y.ndim - 1)), y, jnp.zeros((), y.dtype))
+    return jnp.where(expand_to(layout.length > 0, y.ndim), y, jnp.zeros((), y.dtype))
 
 
 def _over_steps(reduction: str, x: Array, layout: Layout) -> Array:
     if reduction == "Mean":
         length = jnp.maximum(layout.length, 1).astype(jnp.promote_types(x.dtype, jnp.float32))
         total = over_steps("Sum", x, layout)
-        return total * (1 / length).astype(x.dtype).reshape(-1, *(1,) * (total.ndim - 1))
+        return total * expand_to((1 / length).astype(x.dtype), total.ndim)
     if not layout.simple:
-        return _SEGMENTS[reduction](x.reshape(-1, *x.shape[2:]), layout.segment_ids(), layout.size)
+        return _SEGMENTS[reduction](flat(x), layout.segment_ids(), layout.size)
     compute, neutral = _REDUCTIONS[reduction]
     if not layout.full:
-        x = jnp.where(layout.mask.reshape(*layout.mask.shape, *(1,) * (x.ndim - 2)), x, neutral)
+        x = jnp.where(expand_to(layout.mask, x.ndim), x, neutral)
     return compute(x, (0,))[0]
 
 
@@ -348,12 +349,11 @@ class ReduceElements(Primitive):
             if not layout.simple:
                 data = layout.at(data, jnp.arange(layout.time)[:, None])
         if dynamic.mask is not None:
-            mask = dynamic.mask
-            data = jnp.where(mask.reshape(*mask.shape, *(1,) * (data.ndim - lead)), data, neutral)
+            data = jnp.where(expand_to(dynamic.mask, data.ndim), data, neutral)
         y = compute(data, dimensions)
         if dynamic.count is not None and reduction == "Mean":  # it was divided by the number of cells, not of samples
             cells, count = prod(data.shape[i] for i in dynamic.dimensions), dynamic.count
-            count = count.reshape(count.shape[0], *(1,) * (data.ndim - lead)) if count.ndim else count
+            count = expand_to(count, data.ndim - 1) if count.ndim else count
             wide = jnp.promote_types(data.dtype, jnp.float32)
             y = y * (cells / jnp.maximum(count, 1).astype(wide)).astype(data.dtype)
         if reduction == "Mean" and (extent := ctx.extent(0, data.ndim)) is not None:

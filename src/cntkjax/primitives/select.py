@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 
 from .._typing import Array
+from ..engine.data.dimensions import pad_rank
 from ..engine.lower.values import Context, Traced, common_axes
 from ..engine.native.program import Operation
 from ..graph.axis import END_STATIC, Axis
@@ -182,10 +183,7 @@ class Splice(Primitive):
         last = all(v.channels_last and r == rank for v, r in zip(operands, ranks, strict=True))
         data = [v.data if last else ctx.array(v) for v in operands]
         at = lead + (rank + index if not last else (rank + index - 1) % rank)  # channels come after the other axes
-        data = [
-            d.reshape(*(d.shape[:lead] if v.axes else (1,) * lead), *(1,) * (rank - r), *d.shape[d.ndim - r :])
-            for d, v, r in zip(data, operands, ranks, strict=True)
-        ]
+        data = [pad_rank(d, lead if v.axes else 0, lead + rank) for d, v in zip(data, operands, strict=True)]
         common = jnp.broadcast_shapes(*[(*d.shape[:at], 1, *d.shape[at + 1 :]) for d in data])
         data = [jnp.broadcast_to(d, (*common[:at], d.shape[at], *common[at + 1 :])) for d in data]
         return Traced(jnp.concatenate(data, axis=at), axes, channels_last=last)

@@ -17,9 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .._typing import Array, PyTree
+from .._typing import Array
+from ..engine.data.dimensions import expand_to, flat
 from ..engine.data.layout import Layout
-from ..engine.data.sparse import Sparse
+from ..engine.data.sparse import with_values
 from ..engine.lower.values import Context, Traced
 from ..engine.plan.padding import IN_NONE, PaddedOperand
 from ..engine.plan.parts import resolve
@@ -49,11 +50,6 @@ def _axes_unknown(*operands: Edge) -> bool:
 def _shape_beside(x: Edge, *others: Edge) -> Shape:
     """The shape of an operand; unknown as in CNTK while that of another operand is, even if it only gives its axes."""
     return UNKNOWN_SHAPE if any(is_unknown(v.shape) for v in others) else x.shape
-
-
-def _flat(data: PyTree) -> PyTree:
-    """[time, rows, *shape] -> [cells, *shape], of dense or sparse data."""
-    return jax.tree.map(lambda d: d.reshape(-1, *d.shape[2:]), data)
 
 
 def _new_axis(name: str, lengths: str, attrs: Attrs) -> Axis:
@@ -253,10 +249,10 @@ class GatherPacked(Primitive):
 
     def lower_packed(self, ctx: Context, attrs: Attrs, source: Traced, index: Traced) -> Traced:
         """A gather of cells, zeros for those past the end; sparse samples stay sparse."""
-        data = source.data if source.is_sparse else ctx.array(source)
+        data = ctx.data(source)
         if not source.axes:
             return Traced(jnp.broadcast_to(data, (*index.data.shape, *data.shape)), index.axes)
-        cells = _flat(data) if len(source.axes) > 1 else data
+        cells = flat(data) if len(source.axes) > 1 else data
         assert ctx.node is not None
         if len(source.axes) > 1 and not source.is_sparse and _is_one_to_one(ctx.node.node_inputs[1]):
             size = cells.shape[0]
@@ -264,10 +260,8 @@ class GatherPacked(Primitive):
             permuted = _permuted_cells(cells, index.data.reshape(-1), inverse)
             return Traced(permuted.reshape(*index.data.shape, *permuted.shape[1:]), index.axes)
         if len(index.axes) == 1 and len(source.axes) > 1:
-            cells = cells.with_values() if isinstance(cells, Sparse) else cells
-            return Traced(
-                jax.tree.map(lambda d: d.at[index.data].get(mode="fill", fill_value=0), cells), index.axes
-            )
+            cells = jax.tree.map(lambda d: d.at[index.data].get(mode="fill", fill_value=0), with_values(cells))
+            return Traced(cells, index.axes)
         return Traced(jax.tree.map(lambda d: d[index.data], cells), index.axes)
 
 
@@ -424,11 +418,11 @@ class UnpackSequenceOp(Primitive):
         if layout.simple:
             data = jnp.moveaxis(data, 0, 1)
         else:
-            data = _flat(data)[layout.cells(jnp.arange(layout.size)[:, None], steps[None, :])]
+            data = flat(data)[layout.cells(jnp.arange(layout.size)[:, None], steps[None, :])]
         mask = steps[None, :] < layout.length[:, None]
         if not layout.full:
             padding = jnp.asarray(attrs["sequenceUnpackPaddingValue"], data.dtype)
-            data = jnp.where(mask.reshape(*mask.shape, *(1,) * (data.ndim - 2)), data, padding)
+            data = jnp.where(expand_to(mask, data.ndim), data, padding)
         if ctx.masks and not layout.full:
             # What is masked later repeats the last step, so that neither it nor its gradient is less finite than that.
             data, mask = (_last_repeated(a, layout.longest) for a in (data, mask))
@@ -439,7 +433,7 @@ class UnpackSequenceOp(Primitive):
 def _last_repeated(data: Array, longest: Array) -> Array:
     """The last of these steps from there on. Shapes: data [batch, time, *shape]."""
     last = lax.dynamic_index_in_dim(data, jnp.maximum(longest - 1, 0), 1)
-    steps = jnp.arange(data.shape[1]).reshape(-1, *(1,) * (data.ndim - 2))
+    steps = expand_to(jnp.arange(data.shape[1]), data.ndim - 1)
     return jnp.where(steps < longest, data, lax.stop_gradient(last))
 
 

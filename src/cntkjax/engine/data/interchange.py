@@ -8,6 +8,7 @@ import numpy as np
 
 from ..._typing import AnyArray
 from ..xla.versions import double_precision
+from .dimensions import expand_to
 from .ragged import Ragged, SparseRows, ranges
 from .sparse import Sparse
 
@@ -45,7 +46,7 @@ def pad_sequences(data: AnyArray, lengths: np.ndarray, steps: int = 0) -> AnyArr
     index = np.zeros(mask.shape, np.int32)
     index[mask] = np.arange(len(data))
     with double_precision(data.dtype == np.float64):
-        return jnp.where(mask.reshape(*mask.shape, *(1,) * (data.ndim - 1)), data[index], jnp.zeros((), data.dtype))
+        return jnp.where(expand_to(mask, data.ndim + 1), data[index], jnp.zeros((), data.dtype))
 
 
 def device_array(data: AnyArray, device: jax.Device | None = None) -> jax.Array:

@@ -17,6 +17,7 @@ from jax import lax
 
 from ..._typing import AnyArray, Array
 from ..xla.row_sums import prefers_matmul_sum
+from .dimensions import flat
 
 STATIC = {"static": True}
 
@@ -139,7 +140,7 @@ class Layout:
         """The samples at a step of each sequence. Shapes: [time, rows, *shape] -> [size, *shape]."""
         if self.simple and isinstance(step, int) and step == 0:
             return data[0]
-        return data.reshape(-1, *data.shape[2:])[self.cell(step)]
+        return flat(data)[self.cell(step)]
 
     def spread(self, data: Array) -> Array:
         """One value for each sequence, broadcast to its steps. Shapes: [size, *shape] -> [time, rows, *shape]."""

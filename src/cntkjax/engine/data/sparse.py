@@ -12,6 +12,7 @@ import numpy as np
 
 from ..._typing import AnyArray, Array, Shape
 from ..xla.versions import double_precision
+from .dimensions import expand_to
 
 T = TypeVar("T")
 
@@ -75,7 +76,7 @@ class Sparse:
         self._check(len(matrix))
         if self.values is None:
             return matrix[self.indices]
-        values = self.values.reshape(*self.values.shape, *(1,) * (matrix.ndim - 1))
+        values = expand_to(self.values, self.values.ndim + matrix.ndim - 1)
         return jnp.sum(matrix[self.indices] * values, axis=self.indices.ndim - 1)
 
     def pick(self, x: Array) -> Array:
@@ -107,6 +108,11 @@ def _element_forward(x: Array, index: Array) -> tuple[Array, Array]:
 _element.defvjp(
     _element_forward, lambda selected, d: (jnp.where(selected, d[..., None], jnp.zeros((), d.dtype)), None)
 )
+
+
+def with_values(x: T | Sparse) -> T | Sparse:
+    """The array itself, or `Sparse` samples that can be set to zero."""
+    return x.with_values() if isinstance(x, Sparse) else x
 
 
 def dense(x: T | Sparse) -> T | Array:

@@ -18,6 +18,7 @@ from ...graph.cells import Cell, Changes
 from ...graph.errors import ShapeError, explain
 from ...graph.function import Node
 from ...graph.streams import Streams
+from ..data.dimensions import expand_to, flat, pad_rank
 from ..data.layout import Layout
 from ..data.ragged import Ragged
 from .values import Axes, Context, Traced
@@ -127,7 +128,7 @@ def states_before(
     assert layout.origin is not None
     origin = layout.origin[seq]
     before = carried_in[jnp.clip(offset - 1 - position, 0, offset - 1), jnp.maximum(origin, 0)]
-    return jnp.where((origin >= 0).reshape(*origin.shape, *(1,) * (before.ndim - origin.ndim)), before, initial)
+    return jnp.where(expand_to(origin >= 0, before.ndim), before, initial)
 
 
 def initial_states(ctx: Context, initial: Traced, axes: Axes, offset: int, ahead: bool) -> Traced:
@@ -142,7 +143,7 @@ def initial_states(ctx: Context, initial: Traced, axes: Axes, offset: int, ahead
     step = offset - 1 - layout.remaining if ahead else length - offset + layout.position
     cells = (source.start[layout.seq] + jnp.clip(step, 0, length - 1)) * source.rows + source.row[layout.seq]
     data = ctx.array(initial)
-    return Traced(data.reshape(-1, *data.shape[2:])[cells], axes)
+    return Traced(flat(data)[cells], axes)
 
 
 def carry_out(ctx: Context, delay: Node, data: Array, initial: Traced) -> None:
@@ -157,11 +158,10 @@ def carry_out(ctx: Context, delay: Node, data: Array, initial: Traced) -> None:
     last, first = layout.at(data, layout.length - back), initial.data
     position = offset - back + layout.length  # of the steps before this piece, if it is shorter than the delay
     if initial.axes:
-        first = layout.at(first, position)
-        first = first.reshape(*first.shape[:2], *(1,) * (last.ndim - first.ndim), *first.shape[2:])
+        first = pad_rank(layout.at(first, position), 2, last.ndim)
     seq = jnp.broadcast_to(jnp.arange(layout.size), position.shape)
     before = states_before(layout, ctx.carried_in.get(delay), offset, seq, position, first)
-    is_inside = (layout.length >= back).reshape(*position.shape, *(1,) * (last.ndim - 2))
+    is_inside = expand_to(layout.length >= back, last.ndim)
     ctx.carried_out[delay] = jnp.where(is_inside, last, before).astype(data.dtype)
 
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..._typing import Array, PyTree
+from ..data.dimensions import expand_to
 from ..data.layout import Layout
 from ..plan.parts import Loop, Part, inputs_of
 from .loops import ScannedLoop
@@ -80,7 +81,7 @@ def _scan_until_exit(
 
     def continues(state: PyTree) -> Array:
         t, (*_, (flag,)), _ = state
-        mask = at_step(t, layout.mask).reshape(-1, *(1,) * (flag.ndim - 1))
+        mask = expand_to(at_step(t, layout.mask), flag.ndim)
         return (t < layout.time) & ((t <= last_begin) | jnp.any(mask & (flag != 0)))
 
     def step(state: PyTree) -> PyTree:

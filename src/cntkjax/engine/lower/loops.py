@@ -19,6 +19,7 @@ from ...graph.errors import explain
 from ...graph.function import Node
 from ...graph.shape import broadcast, is_known
 from ...graph.variable import Edge
+from ..data.dimensions import expand_to, pad_rank
 from ..plan.parts import Loop, resolve
 from .carry import carried_into, carry_out, initial_states, states_before
 from .nodes import check_samples, run_node, sample_shape, unfit_data
@@ -164,7 +165,7 @@ class ScannedLoop:
         layout = outer.layouts[self.loop.axis]
         initial = states_before(layout, carried_in, offset(delay), step.seq, step.position, initial)
         distance = step.remaining if self.loop.reverse else step.position
-        begins = (distance < offset(delay)).reshape(-1, *(1,) * (state.ndim - 1))
+        begins = expand_to(distance < offset(delay), state.ndim)
         return jnp.where(begins, initial, state)
 
     def _run_nodes(
@@ -235,8 +236,7 @@ class ScannedLoop:
         if initial in self.invariant_arrays:
             return jnp.broadcast_to(self.invariant_arrays[initial], shape).astype(dtype)
         states = self.sequences[initial].data[-1 if self.loop.reverse else 0]
-        states = states.reshape(rows, *(1,) * (len(sample) + 1 - states.ndim), *states.shape[1:])
-        return jnp.broadcast_to(states, shape).astype(dtype)
+        return jnp.broadcast_to(pad_rank(states, 1, 1 + len(sample)), shape).astype(dtype)
 
     def _state_shape(self, state: Edge) -> Shape:
         """The shape of a state; its free dimensions are those of an input of the loop.
@@ -326,8 +326,7 @@ def _as_states(values: Array, lead: int, shape: Shape) -> Array:
 
     Shapes: [*cells, *smaller] -> [*cells, *shape], with `lead` dimensions of cells.
     """
-    cells, missing = values.shape[:lead], lead + len(shape) - values.ndim
-    return jnp.broadcast_to(values.reshape(*cells, *(1,) * missing, *values.shape[lead:]), (*cells, *shape))
+    return jnp.broadcast_to(pad_rank(values, lead, lead + len(shape)), (*values.shape[:lead], *shape))
 
 
 __all__ = ["ScannedLoop", "offset", "run_loop"]

@@ -14,6 +14,7 @@ from ..._typing import Array, PyTree
 from ...graph.errors import ShapeError, explain
 from ...graph.function import Node
 from ...graph.shape import Shape, is_known, shape_text
+from ..data.dimensions import expand_to, flat, pad_rank
 from ..plan.parts import resolve
 from .values import Axes, Context, Environment, Traced, common_axes
 
@@ -78,7 +79,7 @@ def _masked(ctx: Context, place: int, operand: Traced, value: float) -> Traced:
         return operand
     axis, longest = extent
     limit = float(jnp.finfo(data.dtype).max)
-    steps = jnp.arange(data.shape[axis]).reshape(-1, *(1,) * (data.ndim - 1 - axis))
+    steps = expand_to(jnp.arange(data.shape[axis]), data.ndim - axis)
     return Traced(jnp.where(steps < longest, data, max(-limit, min(value, limit))), operand.axes)
 
 
@@ -146,22 +147,17 @@ def map_samples(
     ctx: Context, f: Callable[..., PyTree], operands: Sequence[Traced], axes: Axes, takes_sparse: bool = False
 ) -> PyTree:
     """Apply a function of single samples to whole grids; operands without dynamic axes are passed unchanged."""
-    data = [v.data if takes_sparse and v.is_sparse else ctx.array(v) for v in operands]
+    data = [ctx.data(v) if takes_sparse else ctx.array(v) for v in operands]
     lead = ctx.lead(axes)
     if lead == 0:
         return f(*data)
     if lead == 2:
-        data = [jax.tree.map(_flatten, d) if v.axes else d for d, v in zip(data, operands, strict=True)]
+        data = [flat(d) if v.axes else d for d, v in zip(data, operands, strict=True)]
     outputs = jax.vmap(f, in_axes=[0 if v.axes else None for v in operands])(*data)
     if lead == 1:
         return outputs
     layout = ctx.layout(axes)
     return jax.tree.map(lambda d: d.reshape(layout.time, layout.rows, *d.shape[1:]), outputs)
-
-
-def _flatten(d: Array) -> Array:
-    """[time, rows, *shape] -> [time * rows, *shape]."""
-    return d.reshape(-1, *d.shape[2:])
 
 
 def _elementwise(ctx: Context, node: Node, operands: Sequence[Traced], axes: Axes) -> Traced:
@@ -170,7 +166,7 @@ def _elementwise(ctx: Context, node: Node, operands: Sequence[Traced], axes: Axe
     last = _common_channels_last(operands, lead)
     data = [_channels_to_end(v, lead) if last else ctx.array(v) for v in operands]
     rank = max((jnp.ndim(d) - (lead if v.axes else 0) for d, v in zip(data, operands, strict=True)), default=0)
-    data = [_pad_rank(d, lead, rank) if v.axes else d for d, v in zip(data, operands, strict=True)]
+    data = [pad_rank(d, lead, lead + rank) if v.axes else d for d, v in zip(data, operands, strict=True)]
     # The functions of jax.numpy are jitted: each would be traced by itself, and kept by jax for good, for each shape.
     with jax.disable_jit():
         return Traced(node.primitive.lower(node.node_attributes, *data), axes, channels_last=last)
@@ -199,12 +195,6 @@ def _common_channels_last(operands: Sequence[Traced], lead: int) -> bool:
 
 def _channels_to_end(v: Traced, lead: int) -> Array:
     return v.data if v.channels_last or _rank(v, lead) < 2 else jnp.moveaxis(v.data, lead if v.axes else 0, -1)
-
-
-def _pad_rank(d: Array, lead: int, rank: int) -> Array:
-    """Samples of a lower rank with leading axes of size 1."""
-    missing = rank - (d.ndim - lead)
-    return d.reshape(*d.shape[:lead], *(1,) * missing, *d.shape[lead:]) if missing else d
 
 
 __all__ = ["compute", "map_samples", "run_node"]

@@ -17,6 +17,7 @@ import numpy as np
 from ..._typing import AnyArray, Array
 from ...graph.function import Node
 from ...graph.variable import Edge, Leaf, producer
+from ..data.dimensions import expand_to
 from ..data.packing import bucket
 from ..data.sparse import Sparse
 from ..plan.parts import resolve
@@ -78,7 +79,7 @@ class Rows:
 
         `total`: sums an array, also over other devices, where these are only some of the rows.
         """
-        is_row = (self.indices < self.height).reshape(-1, *(1,) * (x.ndim - 1))
+        is_row = expand_to(self.indices < self.height, x.ndim)
         return total(jnp.where(is_row, x, 0)) / (total(is_row) * (x.size // len(x))).astype(x.dtype)
 
 
@@ -204,9 +205,8 @@ def computed_rows(
     def indices_of(node: Node) -> Array:
         """Those of samples, and the size of the axis in padding."""
         value = env[resolve(node.node_inputs[0])]
-        indices, mask = _indices(value.data), ctx.mask(value.axes)
-        mask = mask.reshape(*mask.shape, *(1,) * (indices.ndim - mask.ndim))
-        return jnp.where(mask, indices, value.data.shape[-1]).ravel()
+        indices = _indices(value.data)
+        return jnp.where(expand_to(ctx.mask(value.axes), indices.ndim), indices, value.data.shape[-1]).ravel()
 
     products = plan.weights_of(reads_rows, lambda node: node.primitive.stops_gradient(node))
     indices = {n: indices_of(n) for nodes in products.values() for n in nodes}

@@ -17,6 +17,7 @@ from ...graph.errors import AxisError, explain
 from ...graph.function import Node
 from ...graph.shape import FREE
 from ...graph.variable import Edge, Leaf
+from ..data.dimensions import flat
 from ..data.layout import Batch, Layout
 from ..data.sparse import Sparse, dense
 from ..plan.padding import Mask
@@ -190,6 +191,10 @@ class Context:
         """Dense data in the order of the sample shape."""
         return self.canonical(value).data
 
+    def data(self, value: Traced) -> PyTree:
+        """Sparse data unchanged, dense data in the order of the sample shape."""
+        return value.data if value.is_sparse else self.array(value)
+
     def canonical(self, value: Traced) -> Traced:
         """The value with dense data in the order of the sample shape."""
         if value.channels_last:
@@ -208,7 +213,7 @@ class Context:
         step = self.step
         if old is not None:
             cells = self.layout(value.axes).cells(layout.seq, layout.position)
-            data = jax.tree.map(lambda d: d.reshape(-1, *d.shape[2:])[cells], value.data)
+            data = jax.tree.map(lambda d: flat(d)[cells], value.data)
         elif step is not None and new == step.axis:
             data = jax.tree.map(lambda d: d if layout.simple else d[step.seq], value.data)
         else:

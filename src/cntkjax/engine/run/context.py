@@ -11,6 +11,7 @@ from ..._typing import AnyArray, Array
 from ...graph.axis import Axis
 from ...graph.function import Node
 from ...graph.variable import Edge
+from ..data.dimensions import expand_to
 from ..data.layout import Batch, Layout
 from ..data.sparse import Sparse
 from ..lower.values import Context, Traced
@@ -62,8 +63,7 @@ def masked(ctx: Context, axes: Sequence[Axis], data: Array) -> Array:
     """The data with zeros in the padding."""
     if not ctx.has_padding(tuple(axes)):
         return data
-    mask = ctx.mask(tuple(axes))
-    return jnp.where(mask.reshape(*mask.shape, *(1,) * (data.ndim - mask.ndim)), data, jnp.zeros((), data.dtype))
+    return jnp.where(expand_to(ctx.mask(tuple(axes)), data.ndim), data, jnp.zeros((), data.dtype))
 
 
 def sum_over_samples(ctx: Context, value: Traced) -> Array:

@@ -103,7 +103,7 @@ def evaluation_body(
     ctx.forward_only = not any(node.primitive.recomputes_operands for node in plan.nodes)
     fed_axes = list(ctx.layouts)
     execute(plan, ctx, env)
-    data = [env[v].data if env[v].is_sparse else ctx.array(env[v]) for v in plan.outputs]
+    data = [ctx.data(env[v]) for v in plan.outputs]
     return data, created_layouts(plan, ctx, fed_axes), state_changes(plan, ctx)
 
 

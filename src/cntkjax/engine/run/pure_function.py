@@ -13,6 +13,7 @@ from ...graph.axis import Axis
 from ...graph.errors import ShapeError, explain
 from ...graph.function import Node
 from ...graph.variable import Edge
+from ..data.dimensions import expand_to
 from ..data.layout import Batch, Layout
 from ..lower.lower import execute
 from ..lower.values import Context, Traced
@@ -77,7 +78,7 @@ class _SequenceInput:
         data = jnp.moveaxis(self.data, 0, 1)
         if layout.full:
             return data
-        return jnp.where(layout.mask.reshape(*layout.mask.shape, *(1,) * (data.ndim - 2)), data, data[0, 0])
+        return jnp.where(expand_to(layout.mask, data.ndim), data, data[0, 0])
 
 
 def _common_batch(inputs: Sequence[_SequenceInput]) -> Batch | None:
@@ -103,7 +104,7 @@ def _batch_major(ctx: Context, value: Traced) -> Array:
     time = jnp.arange(layout.time)
     inside = time < layout.length[:, None]
     samples = data[jnp.where(inside, layout.start[:, None] + time, 0), layout.row[:, None]]
-    return jnp.where(inside.reshape(*inside.shape, *(1,) * (samples.ndim - 2)), samples, 0)
+    return jnp.where(expand_to(inside, samples.ndim), samples, 0)
 
 
 def random_key(plan: Plan) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable, Iterator
 from functools import cached_property
 
 from ...graph.variable import Edge, producer
@@ -22,10 +22,8 @@ class SampleCounter:
     """
 
     def __init__(self, criterion: Edge, plan: Plan, memory: Memory) -> None:
-        fed = set(plan.arguments)
-        nearest = _nearest_with_dynamic_axes(criterion, lambda v: fed.issuperset(Plan([v]).arguments))
-        self.source = resolve(nearest or criterion)
-        self.unread = _nearest_with_dynamic_axes(criterion, lambda v: True) if nearest is None else None
+        source, self.unread = _sources(criterion, set(plan.arguments))
+        self.source = resolve(source)
         self.unread_arguments = Plan([self.unread]).arguments if self.unread is not None else []
         self._plan, self._memory = plan, memory
         self._counts: dict[Hashable, int] = {}  # by the signature of minibatches
@@ -56,21 +54,31 @@ class SampleCounter:
         return next(candidates, self.source)
 
 
-def _nearest_with_dynamic_axes(criterion: Edge, counts: Callable[[Edge], bool]) -> Edge | None:
-    """The criterion, or the nearest variable below it that has dynamic axes and counts; None if there is none.
+def _sources(criterion: Edge, fed: set[Edge]) -> tuple[Edge, Edge | None]:
+    """The `source` and `unread` of a criterion; see `SampleCounter`."""
+    unread: Edge | None = None
+    for variable in _with_dynamic_axes(criterion):
+        if variable is criterion or fed.issuperset(Plan([variable]).arguments):
+            return variable, None
+        unread = variable if unread is None else unread
+    return criterion, unread
+
+
+def _with_dynamic_axes(criterion: Edge) -> Iterator[Edge]:
+    """The criterion and the variables below it, as far as they have dynamic axes, the nearest first.
 
     As in CNTK, first operands come first, and a block is computed from its operands, whatever is inside.
     """
-    pending, seen = [criterion], set()
+    pending, seen = [criterion], set[Edge]()
     while pending:
         variable = pending.pop()
-        if variable.dynamic_axes and (variable is criterion or counts(variable)):
-            return variable
-        root = producer(variable)
-        if root is not None and variable not in seen:
-            seen.add(variable)
+        if variable in seen:
+            continue
+        seen.add(variable)
+        if variable.dynamic_axes:
+            yield variable
+        if (root := producer(variable)) is not None:
             pending.extend(reversed(root.node_inputs))
-    return None
 
 
 __all__ = ["SampleCounter"]
