@@ -91,6 +91,15 @@ def test_types_can_be_set_later():
         f.update_signature(3, 4)
 
 
+def test_a_type_without_an_element_type_has_the_default_one():
+    x = C.input_variable(4, np.float64)
+    with C.default_options(dtype=np.float64):
+        f = L.Dense(2)
+        f.update_signature(L.Tensor[4])
+        signed = C.Function(L.Signature(L.Tensor[4])(lambda x: x * 2))
+        assert f(x).dtype == signed(x).dtype == np.float64
+
+
 class TestComposition:
     def test_the_next_function_receives_all_outputs(self):
         both = C.Function(lambda a: (a + 1, a * 2)) >> C.minus

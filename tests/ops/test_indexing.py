@@ -26,7 +26,24 @@ def test_ints_keep_the_axis_and_lists_gather():
     assert x[:, [0, 4]].eval({x: DATA}).tolist() == [[[0, 4], [5, 9], [10, 14]]]
 
 
-@pytest.mark.parametrize("key", [(ALL, ALL, slice(0, 2)), (ALL, ALL, 1), (ALL, ALL, [0])])
+@pytest.mark.parametrize(("key", "expected"), [
+    ((..., 0), [[0], [5], [10]]), ((..., slice(0, 2)), [[0, 1], [5, 6], [10, 11]]), ((..., 1, ALL), [[5, 6, 7, 8, 9]]),
+])
+def test_dots_of_an_unknown_shape_count_from_the_last_axis(key, expected):
+    x, p = C.input_variable((3, 5)), C.placeholder()
+    assert (p * 1)[key].replace_placeholders({p: x}).eval({x: DATA}).tolist() == [expected]
+
+
+@pytest.mark.parametrize(("key", "expected"), [
+    ((slice(0, 2), ..., 1, ALL), [[5, 6, 7, 8, 9]]), ((0, ..., 0, 1), [[1]]), ((ALL, ALL, ..., 0), [[0], [5], [10]]),
+    ((1, ..., ..., 2), [[7]]),
+])
+def test_an_axis_may_be_indexed_from_both_ends(key, expected):
+    x = C.input_variable((3, 5))
+    assert x[key].eval({x: DATA}).tolist() == [expected]
+
+
+@pytest.mark.parametrize("key", [(..., 0, 1, 2), (ALL, ALL, slice(0, 2)), (ALL, ALL, 1), (ALL, ALL, [0])])
 def test_too_many_indices(key):
     with pytest.raises(ValueError, match="too many indices"):
         C.input_variable((3, 5))[key]

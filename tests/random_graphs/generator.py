@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 
+from .composed_rules import COMPOSED
 from .draft import Draft, Refused
 from .layer_rules import LAYERS, LEARNERS, SCHEDULES
 from .option_rules import LEARNER_OPTIONS, OPTIONS
@@ -12,7 +13,7 @@ from .repeated_rules import REPEATED
 from .rules import RULES
 from .structure_rules import STRUCTURE
 
-TABLE = RULES | LAYERS | STRUCTURE | REPEATED | OPTIONS
+TABLE = RULES | LAYERS | STRUCTURE | REPEATED | OPTIONS | COMPOSED
 LARGEST = 600  # elements of a sample
 FEW, MANY = (1, 3), (2, 8)  # statements
 LONG_ONES = 8  # of so many pairs of seeds one has many

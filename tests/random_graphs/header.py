@@ -33,6 +33,34 @@ class Square(C.ops.functions.UserFunction):
         return Square(inputs[0], name)
 
 
+class Pair(C.ops.functions.UserFunction):
+    """A user function of two operands, with two results."""
+
+    def __init__(self, x, y, name="pair"):
+        super(Pair, self).__init__([x, y], as_numpy=True, name=name)
+
+    def forward(self, arguments, outputs, device=None, outputs_to_retain=None):
+        x, y = arguments
+        outputs[self.outputs[0]] = each(lambda v, w: v * w, x, y)
+        outputs[self.outputs[1]] = each(lambda v, w: v - w, x, y)
+        return x, y
+
+    def backward(self, state, root_gradients, variables):
+        x, y = state
+        g, h = (root_gradients[o] for o in self.outputs)
+        for v, factor, sign in zip(self.inputs, (y, x), (1, -1)):
+            if v in variables:
+                variables[v] = each(lambda a, b, c: a * b + sign * c, g, factor, h)
+
+    def infer_outputs(self):
+        x = self.inputs[0]
+        return [C.output_variable(x.shape, x.dtype, x.dynamic_axes) for _ in range(2)]
+
+    @staticmethod
+    def deserialize(inputs, name, state):
+        return Pair(inputs[0], inputs[1], name)
+
+
 def each(f, *values):
     return list(map(f, *values)) if isinstance(values[0], list) else f(*values)
 

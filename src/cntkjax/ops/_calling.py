@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from .._typing import ShapeLike
+from ..default_options import default_override_or, get_default_override
 from ..graph.arguments import is_checked
 from ..graph.axis import BATCH, UNKNOWN_AXES
 from ..graph.build import composite, make_block
@@ -72,9 +73,10 @@ def input_of_type(kind: ArgumentType, name: str) -> Variable:
 
 def _of_type(variable_kind: VariableKind, kind: ArgumentType, name: str) -> Variable:
     declared = declared_type(kind)
+    dtype = get_default_override(None, dtype=default_override_or(np.float32))
     kind = {"shape": as_shape(kind)} if declared is None else declared  # type: ignore[arg-type]
     return Variable._new(
-        variable_kind, kind.get("shape", UNKNOWN_SHAPE), kind.get("dtype", np.float32),
+        variable_kind, kind.get("shape", UNKNOWN_SHAPE), kind.get("dtype", dtype),
         default_axes(kind.get("dynamic_axes")), name=name, is_sparse=bool(kind.get("is_sparse", False)),
         needs_gradient=bool(kind.get("needs_gradient", False)),
     )

@@ -24,24 +24,23 @@ def index(x: Variable | Function, arg: Index) -> Variable | Function:
     With the global option ``align_axis`` set to 1, as in Keras, positions count the dynamic axes too; an index for a
     dynamic axis applies to the axis counted from the last one.
 
-    Shapes: every indexed axis is kept; an int leaves it with size 1.
+    Shapes: every indexed axis is kept; an int leaves it with size 1. Those behind ``...`` count from the last axis, and
+            one that is indexed from both ends is indexed twice, as in CNTK.
     Errors: AxisError for too many indices; IndexError for an object that is not an index; ShapeError for one that
             selects nothing.
     """
     keys: list[Any] = list(arg) if isinstance(arg, tuple) else [arg]
     before = len(x.dynamic_axes) if get_global_option("align_axis", 0) == 1 else 0
     rank = len(x.shape)
-    if any(k is Ellipsis for k in keys):
-        position = next(i for i, k in enumerate(keys) if k is Ellipsis)
-        keys[position : position + 1] = [slice(None)] * (before + rank - len(keys) + 1)
-    for axis, key in enumerate(keys):
+    dots = next((i for i, k in enumerate(keys) if k is Ellipsis), len(keys))
+    for i, key in enumerate(keys):
         _check_not_empty(x, arg, key)
         if key is Ellipsis or (isinstance(key, slice) and not (key.start or key.stop) and key.step in (None, 1)):
             continue
         is_list = isinstance(key, (list, tuple))
         if is_list and not all(isinstance(k, int) for k in key):
             raise OperandError(f"{x!r}[{arg!r}]: {key!r} is not a list of ints, which would gather elements")
-        axis = axis if is_list else axis - before
+        axis = i - len(keys) if i > dots else i if is_list else i - before
         if not (-rank <= axis < rank or is_unknown(x.shape)):
             raise AxisError(f"too many indices for {x!r}: {arg!r} for {rank} static axes; dynamic axes are not indexed")
         if is_list:
