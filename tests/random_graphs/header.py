@@ -48,9 +48,8 @@ class Pair(C.ops.functions.UserFunction):
     def backward(self, state, root_gradients, variables):
         x, y = state
         g, h = (root_gradients[o] for o in self.outputs)
-        for v, factor, sign in zip(self.inputs, (y, x), (1, -1)):
-            if v in variables:
-                variables[v] = each(lambda a, b, c: a * b + sign * c, g, factor, h)
+        parts = each(lambda a, b, c: a * b + c, g, y, h), each(lambda a, b, c: a * b - c, g, x, h)
+        variables.update({v: part for v, part in zip(self.inputs, parts) if v in variables})  # noqa: B905 - Python 3.6
 
     def infer_outputs(self):
         x = self.inputs[0]
