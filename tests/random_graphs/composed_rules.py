@@ -92,7 +92,7 @@ COMPOSED: dict[str, Rule] = {
     "composed: index": rule("C.sin({a})[{i}]", 3, a=operand(at_least=1, closed=True), i=number("0", "-1", "0:1", "-1:", "..., 0", "..., 0:1", ":, 0", "0, 0", "::1", "::-1", "[0]", "[0, 0]", "0:1, ..., 0", "1:")),
     "composed: iterated": rule("C.splice(*[x * i for i, x in enumerate(C.combine([C.sin({a}), C.tanh({a})]).outputs)])", 0.5, a=RANKED),
     # Axes, leaves, files
-    "composed: reduction of axes": rule("C.reduce_{op}({a}, axis={x}, keepdims={k})", 3, a=RANKED, op=number(*"sum mean max min prod log_sum_exp l1 l2 sum_square".split()),
+    "composed: reduction of axes": rule("C.reduce_{op}({a}, axis={x}, keepdims={k})", 3, a=RANKED, op=number("sum", "mean", "max", "min", "prod", "log_sum_exp", "l1", "l2", "sum_square"),
                                         x=several_axes("a"), k=FLAG),
     "composed: reduction of all": rule("C.reduce_{op}({a}, axis={x}, keepdims={k})", a=ANY, op=number("sum", "mean", "max", "log_sum_exp"),
                                        x=number("C.Axis.all_static_axes()", "None"), k=FLAG),
