@@ -19,6 +19,25 @@ def test_parameters_are_trained_through_a_user_function():
     assert len(node.seen) == len(node.states) == 3
 
 
+@pytest.mark.parametrize("method", ["forward", "backward"])
+@pytest.mark.parametrize("end", [SystemExit(3), KeyboardInterrupt()], ids=repr)
+def test_sys_exit_and_ctrl_c_in_a_user_function_leave_the_step_as_themselves(method, end, capfd):
+    class Ending(Scaled):
+        pass
+
+    def ending(*arguments):
+        raise end
+
+    setattr(Ending, method, ending)
+    x, w = C.input_variable(2), C.parameter((2,), init=1)
+    loss = C.reduce_sum(C.user_function(Ending(w)) * x)
+    trainer = C.Trainer(None, loss, [C.sgd([w], 0.1)])
+    with pytest.raises(type(end)) as caught:
+        trainer.train_minibatch({x: [[1, 2]]})
+    assert caught.value is end and w.value.tolist() == [1, 1] and trainer.total_number_of_samples_seen == 0
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def test_several_outputs():
     x = C.input_variable(2, needs_gradient=True)
     node = Split(x)

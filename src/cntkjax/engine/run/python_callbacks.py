@@ -34,7 +34,7 @@ class _Run:
 
     results: CallbackResults
     calls: Counter[object] = field(default_factory=Counter)
-    error: Exception | None = None
+    error: BaseException | None = None
 
 
 _RUNS: list[_Run] = []  # a stack, as a user function may run another program
@@ -65,20 +65,17 @@ def callback(call: Callable[..., PyTree], shapes: PyTree, *args: PyTree) -> PyTr
             before = getattr(_LOCAL, "in_callback", False)
             _LOCAL.in_callback = True
             try:
-                return call(*args)
-            except Exception as error:
+                return jax.tree.map(_words, call(*jax.tree.map(_from_words, args, types)))
+            except BaseException as error:  # Ctrl-C and sys.exit() too
                 run.error = error
             finally:
                 _LOCAL.in_callback = before
-        return jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), shapes)
-
-    def in_words(*args: PyTree) -> PyTree:
-        return jax.tree.map(_words, guarded(*jax.tree.map(_from_words, args, types)))
+        return jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), word_shapes)
 
     # XLA may call from a thread of its own, where jax would convert 64-bit numbers to 32 bits: they travel as words.
     types = jax.tree.map(lambda a: np.dtype(a.dtype), args)
     word_shapes = jax.tree.map(lambda s: jax.eval_shape(_words_of, s), shapes)
-    results = jax.pure_callback(in_words, word_shapes, *jax.tree.map(_words_of, args))
+    results = jax.pure_callback(guarded, word_shapes, *jax.tree.map(_words_of, args))
     return jax.tree.map(
         lambda r, s: lax.bitcast_convert_type(r, s.dtype) if np.dtype(s.dtype).itemsize == 8 else r, results, shapes
     )
