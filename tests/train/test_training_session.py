@@ -388,6 +388,19 @@ def test_users_may_override_any_internal_name(session, where):
     assert keeping(C.Evaluator)(loss).test_minibatch(feed) == evaluator.test_minibatch(feed)
 
 
+@pytest.mark.parametrize("result", [3, "abc", {"x": [1]}, [1]], ids=repr)
+def test_what_a_users_source_returns_has_to_be_a_minibatch(session, result):
+    class Wrong(C.io.UserMinibatchSource):
+        def stream_infos(self):
+            return [C.io.StreamInformation(name, i, "dense", np.float32, (2 - i,)) for i, name in enumerate("xy")]
+
+        def next_minibatch(self, num_samples, number_of_workers=1, worker_rank=0, device=None):
+            return result
+
+    with pytest.raises(TypeError, match=r"Wrong.next_minibatch returned .*: return \{stream: MinibatchData\}"):
+        session.run(source=Wrong())
+
+
 def test_a_users_source_is_asked_after_the_step_before_it_in_the_same_thread(tmp_path):
     """The order of calls is CNTK's. Such a source may look at the parameters, so nothing is read ahead of a step."""
     calls = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeAlias
@@ -106,12 +107,24 @@ def unmoved(source: SessionSource | None) -> Iterator[None]:
             source.restore_from_checkpoint(position)
 
 
+def _is_minibatch(thing: Any) -> bool:
+    return isinstance(thing, Mapping) and all(
+        isinstance(stream, StreamInformation) and isinstance(data, MinibatchData) for stream, data in thing.items()
+    )
+
+
 def read(
     source: SessionSource, samples: int, device: DeviceDescriptor | None = None, part: tuple[int, int] = (0, 1)
 ) -> Mapping[Any, MinibatchData]:
     """{stream: data} of the next minibatch of any source. For the arguments see `next_minibatch`."""
     if isinstance(source, UserMinibatchSource):
-        return source.next_minibatch(samples, part[1], part[0], device or use_default_device())
+        minibatch = source.next_minibatch(samples, part[1], part[0], device or use_default_device())
+        if minibatch and not _is_minibatch(minibatch):
+            raise TypeError(
+                f"{type(source).__name__}.next_minibatch returned {reprlib.repr(minibatch)}: return {{stream: "
+                "MinibatchData}, where the streams are those of stream_infos(), or {} at the end of the data"
+            )
+        return minibatch
     if part[1] > 1:
         return source.next_minibatch(samples, device=device, num_data_partitions=part[1], partition_index=part[0])
     return source.next_minibatch(samples, device=device)
