@@ -289,6 +289,10 @@ class Value(DataMixin):
         value._read_only = read_only
         return value
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What pickles and copies have of it: the data, and not the function that returned it."""
+        return self.deep_clone(self._read_only).__dict__
+
     def __len__(self) -> int:
         return self.shape[0]
 

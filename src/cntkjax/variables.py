@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Self, TypeAlias
+from typing import Any, NoReturn, Self, TypeAlias
 
 import numpy as np
 
@@ -99,6 +99,16 @@ class VariableMixin:
     def has_sequence_axis(self: Any) -> bool:
         """Whether one of the dynamic axes is a sequence axis."""
         return any(axis.is_sequence_axis for axis in self.dynamic_axes)
+
+    def __copy__(self) -> Self:
+        """``copy.copy`` returns the object itself, because a graph contains each variable and function only once."""
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{self!r} cannot be copied by copy.deepcopy or pickled, as in CNTK: keep its value or shape, and make a "
+            "variable of these"
+        )
 
     @property
     def _type(self: Any) -> Variable._Type:

@@ -280,6 +280,29 @@ def test_a_function_supports_shallow_copies_only():
         pickle.dumps(f)
 
 
+@pytest.mark.parametrize("make", [
+    lambda: x(2), lambda: C.parameter(2), lambda: C.constant(1), lambda: C.sgd([C.parameter(2)], 0.1),
+])  # fmt: skip
+def test_variables_and_learners_support_shallow_copies_only(make):
+    one = make()
+    assert copy.copy(one) is one
+    for attempt in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match=r"copied by copy.deepcopy or pickled, as in CNTK: keep"):
+            attempt(one)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
+def test_copies_of_a_value_stay_valid(copied):
+    a = C.sequence.input_variable(1)
+    f = a + 1
+    data = [np.array([[1], [2]], F), np.array([[3]], F)]
+    value = f.eval({a: data}, as_numpy=False)
+    other = copied(value)
+    f.eval({a: data})
+    assert not value.is_valid
+    assert [v.tolist() for v in other.as_sequences(a)] == [[[2], [3]], [[4]]]
+
+
 class TestNumPy:
     """NumPy calls the operators of what it doesn't know; CNTK's cycle GANs take `np.abs(x - y)`."""
 

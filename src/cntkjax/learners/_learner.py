@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, TypeAlias
 
 import jax
 import numpy as np
@@ -473,6 +473,15 @@ class LearnerCore:
                 unit = f"{schedule.minibatch_size} samples" if schedule.minibatch_size else "minibatch"
                 for writer in self._writers:
                     writer.write(f"{name} per {unit}", value)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{self!r} cannot be copied by copy.deepcopy or pickled, as in CNTK: keep create_checkpoint(), and restore "
+            "it into a learner with the same arguments"
+        )
 
     def __repr__(self) -> str:
         names = ", ".join(p.name or p.uid for p in self._parameters)

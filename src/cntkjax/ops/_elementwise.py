@@ -44,7 +44,8 @@ def associative_multi_arg(f: Callable[..., Function]) -> Callable[..., Function]
         if kwargs:
             raise TypeError(f"{f.__name__}() got an unexpected keyword argument '{next(iter(kwargs))}'")
         if len(operands) < 2:
-            raise OperandError(f"{f.__name__}() needs at least two operands, got {len(operands)}")
+            named = f" and the name {name!r}" if name else ""
+            raise OperandError(f"{f.__name__}() needs at least two operands, got {len(operands)}{named}")
         return halves(operands, name)
 
     def halves(operands: list[Any], name: str = "") -> Function:

@@ -340,10 +340,6 @@ class Function(Computing, VariableMixin, TensorOpsMixin, Node):
         return self(other)
 
     # ---- editing
-    def __copy__(self) -> Function:
-        """``copy.copy`` returns the function itself, because a graph contains each function only once."""
-        return self
-
     def __deepcopy__(self, memo: object) -> Function:
         raise TypeError(f"{self!r} cannot be copied by copy.deepcopy, as in CNTK: use f.clone('clone')")
 
