@@ -99,6 +99,16 @@ def test_unreadable_sources_raise_the_exceptions_of_cntk(tmp_path):
         files.read(io.StringIO("abc"), "model")
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows keeps folders that are in use")
+def test_a_missing_file_is_named_though_the_working_directory_was_removed(tmp_path, monkeypatch):
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    with pytest.raises(ValueError, match=r"(?s)model 'nowhere': there is no such file.*directory is no longer there"):
+        C.load_model("nowhere")
+
+
 BIG = """
 import os, resource, signal, sys
 import numpy as np

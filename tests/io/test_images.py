@@ -240,7 +240,7 @@ def test_a_mean_of_another_size_is_not_subtracted_with_a_warning(listed):
     ("row", "reason"),
     [
         ("nope.png\t1", "line 1: Cannot open file 'nope.png'"),
-        ("map.txt\t1", "line 1: Cannot open file 'map.txt'"),
+        ("map.txt\t1", "line 1: Cannot open file 'map.txt': it is damaged, or no image"),
         ("a.png 1", "line 1: has 1 columns"),
         ("a.png\t7", "label 7 is outside of stream 'y'"),
         ("a.png\tx", "cannot parse the label 'x'"),

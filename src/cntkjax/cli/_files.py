@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from ..graph.errors import working_directory
 from ..ops.functions import Function, ModelFormat
 
 
@@ -39,7 +40,7 @@ def sentence(error: OSError) -> str:
     path = os.fspath(error.filename)
     match error:
         case FileNotFoundError():
-            return f"there is no file {path!r}; the working directory is {os.getcwd()!r}"
+            return f"there is no file {path!r}; {working_directory()}"
         case IsADirectoryError():
             return f"{path!r} is a folder; give a file in it"
         case NotADirectoryError():

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from ..graph.errors import MissingFileError, UnwritableFileError, explain
+from ..graph.errors import MissingFileError, UnwritableFileError, explain, working_directory
 from .wire import Buffer
 
 try:
@@ -63,7 +63,7 @@ def read(source: Source, what: str) -> tuple[bytes | memoryview, str]:
     if not os.fspath(source) or not path.exists():
         raise MissingFileError(explain(
             f"cannot load the {what} {os.fspath(source)!r}: there is no such file",
-            fix=f"check the path; the working directory is {os.getcwd()!r}",
+            fix=f"check the path; {working_directory()}",
         ))
     try:
         return path.read_bytes(), str(path)

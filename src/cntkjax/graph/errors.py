@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -17,6 +18,14 @@ def explain(what: str, operands: Mapping[str, Any] | None = None, fix: str = "")
     if fix:
         lines.append(f"Fix: {fix}")
     return "\n".join(lines)
+
+
+def working_directory() -> str:
+    """Where relative paths are looked up, as part of a message."""
+    try:
+        return f"the working directory is {os.getcwd()!r}"
+    except OSError:
+        return "the working directory is no longer there"
 
 
 class ShapeError(ValueError, RuntimeError):

@@ -46,7 +46,11 @@ def decoded(encoded: bytes, channels: int, max_pixels: int, is_oriented: bool) -
     if header is not None and encoded.rfind(header.end, len(encoded) // 2) >= 0:
         _check_size(header.width, header.height, max_pixels)
         return _by_opencv(encoded, channels, is_oriented and header.is_jpeg)
-    with pillow().open(io.BytesIO(encoded)) as image:
+    try:
+        opened = pillow().open(io.BytesIO(encoded))
+    except pillow().UnidentifiedImageError:  # its text is about a Python object
+        raise ValueError("it is damaged, or no image of a format that Pillow reads") from None
+    with opened as image:
         _check_size(image.width, image.height, max_pixels)
         return _by_pillow(image, channels, is_oriented and image.format == "JPEG")
 
