@@ -22,18 +22,16 @@ def execute(plan: Plan, ctx: Context, env: Environment) -> Environment:
     samples = _samples(ctx) if lowering().stacked_weights else 0
     # What is alike need not have masks in the same places. Repeats are not kept, as users may edit the graph.
     items = plan.parts if plan.masks else repeats(plan.parts, plan.outputs, samples)
-    if plan.masks or any(isinstance(item, Repeat) for item in items):
-        for item in items:
-            if isinstance(item, Repeat):
-                run_repeat(ctx, item, env)
-            else:
-                run_part(ctx, item, env)
-    elif lowering().loops_side_by_side:
+    is_plain = not plan.masks and not any(isinstance(item, Repeat) for item in items)
+    if is_plain and lowering().loops_side_by_side:
         for group in plan.groups:
             run_group(ctx, group, env)
-    else:
-        for part in plan.parts:
-            run_part(ctx, part, env)
+        return env
+    for item in items:
+        if isinstance(item, Repeat):
+            run_repeat(ctx, item, env)
+        else:
+            run_part(ctx, item, env)
     return env
 
 

@@ -64,22 +64,24 @@ class FewRows:
         `packed`: weights of these leaves that were packed for other numbers of samples; it gets those that are missing.
         Shapes: contiguous arrays [batch, *shape] -> arrays [batch, *shape of the output] of their own.
         """
-        constants = [*map(np.asarray, leaves)]
-        with np.errstate(all="ignore"):
-            for step in self._fixed:
-                constants.append(step(constants))
+        constants = with_steps([*map(np.asarray, leaves)], self._fixed)
         packed = {} if packed is None else packed
         native = self._native.program(constants, packed, self._rows) if self._native else _nothing
         steps, outputs = self._steps, self._outputs
 
         def call(arrays: Sequence[Samples]) -> list[Samples]:
-            computed = [*constants, *arrays, *native(arrays)]
-            with np.errstate(all="ignore"):
-                for step in steps:
-                    computed.append(step(computed))
+            computed = with_steps([*constants, *arrays, *native(arrays)], steps)
             return [computed[i] for i in outputs]
 
         return call
+
+
+def with_steps(computed: list[Samples], steps: Sequence[_Step]) -> list[Samples]:
+    """What was computed before, to which the results of these steps are added."""
+    with np.errstate(all="ignore"):
+        for step in steps:
+            computed.append(step(computed))
+    return computed
 
 
 def _nothing(arrays: Sequence[Samples]) -> list[Samples]:
@@ -253,4 +255,4 @@ def _applied(compute: Callable[..., Samples], places: Sequence[int]) -> _Step:
     return lambda computed: compute(*(computed[i] for i in places))
 
 
-__all__ = ["MOST_ROWS", "Call", "FewRows", "NativePart", "few_rows"]
+__all__ = ["MOST_ROWS", "Call", "FewRows", "NativePart", "few_rows", "with_steps"]

@@ -17,7 +17,7 @@ from ..native.program import Packed
 from ..plan.parts import Loop, nodes_of, resolve
 from ..plan.plan import Plan
 from ..xla.platform import platform
-from .few_rows import MOST_ROWS, Call, NativePart, constant_nodes, constant_steps, native_operation
+from .few_rows import MOST_ROWS, Call, NativePart, constant_nodes, constant_steps, native_operation, with_steps
 
 MOST_STEPS = 1024  # of a sequence: what each node computes is kept for all of them
 _MOST_LENGTHS = 256
@@ -32,11 +32,9 @@ class FewSequences:
     def __init__(self, plan: Plan, leaves: Sequence[Any], packed: Packed) -> None:
         self._plan, self._packed = plan, packed
         self._inputs = _inputs(plan)
-        self._native, constants = _native_part(plan, self._inputs), [*map(np.asarray, leaves)]
-        with np.errstate(all="ignore"):
-            for step in constant_steps(plan) or () if self._native else ():
-                constants.append(step(constants))
-        self._constants = constants
+        self._native = _native_part(plan, self._inputs)
+        steps = constant_steps(plan) if self._native else None
+        self._constants = with_steps([*map(np.asarray, leaves)], steps or ())
         self._calls: dict[tuple[int, int], Call] = {}
 
     def __call__(self, feeds: Sequence[Any]) -> list[Any] | None:
