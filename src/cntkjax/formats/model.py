@@ -14,7 +14,7 @@ import numpy as np
 from .._terminal import announced
 from ..engine.lower.carry import memory_of
 from ..graph.errors import explain
-from ..graph.function import Node, nodes
+from ..graph.function import Node, nodes_inside
 from ..graph.shape import matches
 from ..graph.variable import Edge, Leaf, infer_shape, kind_of, producer, set_value, value_of
 from . import files, v1
@@ -163,10 +163,7 @@ def _stored_operand(operand: Edge, stored: Edge) -> tuple[Edge, Node | None]:
 
 def _random_nodes(block: Node) -> list[Node]:
     """The nodes inside a block that draw random numbers."""
-    if block.block_composite is None:
-        return []
-    inner = nodes([block.block_composite.root_function], into_blocks=True)
-    return [node for node in inner if "rngSeed" in node.node_attributes]
+    return [node for node in nodes_inside(block) if "rngSeed" in node.node_attributes]
 
 
 def _mismatch(item: Item, stored: Item, reason: str) -> ValueError:

@@ -221,6 +221,12 @@ def nodes(
     return order
 
 
+def nodes_inside(block: Node) -> list[Node]:
+    """The nodes inside a block, and inside the blocks in it, operands first; none for another node."""
+    inner = block.block_composite
+    return [] if inner is None else nodes([inner.root_function], into_blocks=True)
+
+
 def _owners(
     node: Node, into_blocks: bool, cut: Container[Edge], inputs: Callable[[Node], Iterable[Edge]]
 ) -> Iterator[Node]:

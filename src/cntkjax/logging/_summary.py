@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..graph.arguments import public
-from ..graph.function import Node, nodes
+from ..graph.function import Node, nodes, nodes_inside
 from ..graph.shape import is_known, shape_text
 from ..graph.variable import Edge, Leaf
 
@@ -141,8 +141,7 @@ def summary(model: Node) -> Summary:
 
 def _layer(node: Node, counted: set[Edge]) -> SummaryRow:
     """The layer of a node; ``counted`` are the parameters of the layers before it, and is updated."""
-    inside = nodes([node.block_composite.root_function], into_blocks=True) if node.block_composite else [node]
-    computing = [n for n in inside if not n.is_block]
+    computing = [n for n in (node, *nodes_inside(node)) if not n.is_block]
     parameters = [v for v in node.node_inputs if isinstance(v, Leaf) and v.is_parameter and v not in counted]
     counted.update(parameters)
     shapes = ", ".join(f"{_axes(v)} {shape_text(v.shape)}".strip() for v in node.node_outputs)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from ..engine.plan.parts import resolve
 from ..engine.plan.rewrite import rewritten
-from ..formats.onnx.cell_forms import CELLS
-from ..graph.function import Node, nodes
+from ..formats.onnx.cell_forms import is_cell
+from ..graph.function import Node, nodes, nodes_inside
 from ..graph.names import parents_of
 from ..graph.variable import Edge, Leaf, outside, producer
 from ..primitives.fused import GRID_SLICE, SEQUENCE_FIRST
@@ -48,7 +48,7 @@ class Graph:
         return self._modules[block]
 
     def _has_own_layers(self, block: Node) -> bool:
-        inner = set(inside(block))
+        inner = set(nodes_inside(block))
         if sum(is_layer(n) for n in inner) < 2:
             return False
         return not _parameters(inner) & _parameters(n for n in self.nodes if n not in inner)
@@ -80,17 +80,6 @@ def operands(node: Node) -> Sequence[Edge]:
     return node.node_inputs[:1] if node.primitive in (SEQUENCE_FIRST, GRID_SLICE) else node.node_inputs
 
 
-def inside(block: Node) -> list[Node]:
-    """All nodes inside of a block."""
-    assert block.block_composite is not None
-    return nodes([block.block_composite.root_function], into_blocks=True)
-
-
-def is_cell(node: Node) -> bool:
-    """True for a block with the name of a recurrent cell."""
-    return node.block_composite is not None and node.op_name in CELLS
-
-
 def is_layer(node: Node) -> bool:
     """True for a node that becomes a layer."""
     return node.op_name in LAYERS and any(isinstance(outside(v), Leaf) for v in node.node_inputs)
@@ -100,4 +89,4 @@ def _parameters(members: Iterable[Node]) -> set[Edge]:
     return {v for n in members for v in map(outside, n.node_inputs) if isinstance(v, Leaf) and v.is_parameter}
 
 
-__all__ = ["Graph", "inside", "is_cell", "opened", "operands"]
+__all__ = ["Graph", "opened", "operands"]

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..engine.plan.parts import resolve
+from ..formats.onnx.cell_forms import is_cell
 from ..formats.onnx.writing.cells import MatchedCell, match_recurrence
 from ..graph.axis import Axis
-from ..graph.function import Node
+from ..graph.function import Node, nodes_inside
 from ..graph.variable import Edge, Leaf, outside, producer, value_of
-from .graph import inside, is_cell, opened, operands
+from .graph import opened, operands
 from .table import inserted
 from .tree import Expression, Layer, LoopSource, Op, refuse, several
 
@@ -34,12 +35,11 @@ def is_loop(body: Body, component: Sequence[Node]) -> bool:
 def recurrence(body: Body, component: Sequence[Node]) -> None:
     """Describe a loop. Blocks with delays, and cells that no layer of the target is, are opened first."""
     outputs = [v for n in component for v in n.node_outputs]
-    blocks = [n for n in component if n.block_composite is not None]
-    if with_delays := [b for b in blocks if any(n.op_name in _DELAYS for n in inside(b))]:
+    if with_delays := [b for b in component if any(n.op_name in _DELAYS for n in nodes_inside(b))]:
         body.open(with_delays, outputs)
         return
     used = list(_used_outside(body, component))
-    cells = [b for b in blocks if is_cell(b)]
+    cells = [b for b in component if is_cell(b)]
     cell = match_recurrence(component, cells[0], body.resolve, set(used)) if len(cells) == 1 else None
     if cell is not None and _kind(cell) in body.graph.library.layers and "Ci" not in cell.parameters:
         body.values[cell.block.node_outputs[0]] = _layer(body, cell)
@@ -51,7 +51,7 @@ def recurrence(body: Body, component: Sequence[Node]) -> None:
 
 def _used_outside(body: Body, component: Sequence[Node]) -> Iterator[Edge]:
     """The outputs that something outside of the loop uses."""
-    members = {*component, *(n for b in component if b.block_composite is not None for n in inside(b))}
+    members = {*component, *(n for b in component for n in nodes_inside(b))}
     for node in component:
         for v in node.node_outputs:
             if any(user not in members for user in body.graph.users[resolve(v, opened)]):

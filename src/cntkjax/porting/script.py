@@ -11,10 +11,9 @@ import numpy as np
 
 from ..engine.plan.components import strongly_connected_components
 from ..graph.axis import ALL_AXES, ALL_STATIC, BATCH, END_STATIC, SEQUENCE, Axis
-from ..graph.function import Node, nodes
+from ..graph.function import Node, nodes, nodes_inside
 from ..graph.names import numbered
 from ..graph.variable import Edge, Leaf, outside, producer, value_of
-from .graph import inside
 from .likeness import Unlike, alike
 from .tree import PortError, refuse
 from .walk import identifier
@@ -292,12 +291,12 @@ class Script:
 
 def _with_inner(members: Iterable[Node]) -> set[Node]:
     """Nodes, with those inside of blocks."""
-    return {m for n in members for m in (n, *(inside(n) if n.is_block else ()))}
+    return {m for n in members for m in (n, *nodes_inside(n))}
 
 
 def _looks_back(node: Node) -> bool:
     """True for a delay, and a block with one inside."""
-    return any(n.op_name in _DELAYS for n in (inside(node) if node.is_block else [node]))
+    return any(n.op_name in _DELAYS for n in nodes_inside(node) or [node])
 
 
 def operands(node: Node) -> Sequence[Edge]:

@@ -10,9 +10,8 @@ import numpy as np
 
 from ..engine.plan.rewrite import rewritten
 from ..graph.axis import END_STATIC, Axis
-from ..graph.function import Node
+from ..graph.function import Node, nodes_inside
 from ..graph.variable import Leaf, outside, value_of
-from .graph import inside
 from .script import CALLS, NAMED, Code, call, operands, rows, text_of
 
 _INFIX = {"Plus": "+", "Minus": "-", "ElementTimes": "*"}
@@ -92,7 +91,7 @@ def _with_axes(node: Node, x: list[str]) -> Iterator[str]:
     a = node.node_attributes
     axis = a["axisVec"] if "axisVec" in a else a.get("axis")
     if axis is None and node.is_block:  # CNTK's files have the axis inside only
-        axis = next((n.node_attributes["axis"] for n in inside(node) if "axis" in n.node_attributes), None)
+        axis = next((n.node_attributes["axis"] for n in nodes_inside(node) if "axis" in n.node_attributes), None)
     key = "axes" if node.op_name == "Squeeze" else "axis"
     keep = False if a.get("reductionKeepDimensions") is False else None
     value = axis[0] if isinstance(axis, list) and len(axis) == 1 else axis
@@ -120,7 +119,7 @@ def _reduce_steps(node: Node, x: list[str]) -> Iterator[str]:
 def _slice_steps(node: Node, x: list[str]) -> Iterator[str]:
     for path in ("sequence.first", "sequence.last"):
         yield call(path, *x, name=node.name)
-    attributes = [rewritten(n).node_attributes for n in (node, *inside(node))]
+    attributes = [rewritten(n).node_attributes for n in (node, *nodes_inside(node))]
     for begin, end in ((str(int(a["begin"])), str(int(a["end"]))) for a in attributes if "begin" in a):
         yield call("sequence.slice", *x, begin, end, name=node.name)
 

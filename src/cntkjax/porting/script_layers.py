@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from ..graph.function import Node, nodes
+from ..graph.function import Node, nodes_inside
 from .script import LAYERS, Code, call, rows, shape_text, text_of
 
 _ACTIVATIONS = {
@@ -23,9 +23,7 @@ _CELLS = ("LSTM", "GRU", "RNNStep")
 
 def _inner(block: Node, *names: str) -> Node | None:
     """The first operation of one of these names inside of a block."""
-    assert block.block_composite is not None
-    return next((n for n in nodes([block.block_composite.root_function], into_blocks=True)
-                 if n.op_name in names and not n.is_block), None)
+    return next((n for n in nodes_inside(block) if n.op_name in names and not n.is_block), None)
 
 
 def _root(block: Node) -> Node:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ... import layers
+from ...graph.function import Node
 
 ACTIVATIONS = {"tanh": "Tanh", "sigmoid": "Sigmoid", "relu": "Relu", "softsign": "Softsign", "softplus": "Softplus"}
 
@@ -39,3 +40,8 @@ CELLS = {
     "GRU": CellForm("GRU", layers.GRU, "zrh", "zrh", (1, 1), ("H", "H1"), attributes={"linear_before_reset": 0}),
     "RNNStep": CellForm("RNN", layers.RNNStep, "h", "h", (0, 1)),
 }
+
+
+def is_cell(node: Node) -> bool:
+    """True for a block with the name of a recurrent cell."""
+    return node.is_block and node.op_name in CELLS

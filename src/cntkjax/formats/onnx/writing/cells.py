@@ -18,7 +18,7 @@ from ....graph.function import Node
 from ....graph.public import classes
 from ....graph.shape import is_known
 from ....graph.variable import Edge, Leaf, VariableKind, outside, producer, value_of
-from ..cell_forms import ACTIVATIONS, CELLS, CellForm
+from ..cell_forms import ACTIVATIONS, CELLS, CellForm, is_cell
 from .graph import OPEN, GraphWriter
 from .sequence import initial_states
 
@@ -33,11 +33,6 @@ class MatchedCell:
     parameters: dict[str, Leaf]
     states: dict[str, Edge] | None = None  # "h" and "c" -> the delayed value outside
     x: Edge | None = None
-
-
-def is_cell(node: Node) -> bool:
-    """True for a block with the name of a recurrent cell."""
-    return node.block_composite is not None and node.op_name in CELLS
 
 
 def is_operation(block: Node) -> bool:

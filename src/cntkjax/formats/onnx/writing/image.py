@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ....graph.function import Node
+from ....graph.function import Node, nodes_inside
 from ....graph.shape import is_unknown
 from ....graph.variable import Edge, Leaf, outside, producer, value_of
 from ....primitives._window import Window
 from ....primitives.pooling import windows_of
 from .graph import ExportError, GraphWriter
-from .table import nodes_inside, writes, writes_block
+from .table import writes, writes_block
 
 
 def _pads(node: Node, windows: Sequence[Window], auto: Sequence[bool] = ()) -> dict[str, Any]:

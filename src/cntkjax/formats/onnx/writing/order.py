@@ -9,7 +9,8 @@ from ....engine.plan.components import strongly_connected_components
 from ....engine.plan.parts import resolve
 from ....graph.function import Node
 from ....graph.variable import Edge, producer
-from .cells import MatchedCell, is_cell, is_operation, match_recurrence
+from ..cell_forms import is_cell
+from .cells import MatchedCell, is_operation, match_recurrence
 from .table import conversion_of, operands
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ....graph.function import Node
+from ....graph.function import Node, nodes_inside
 from ....graph.shape import is_known
 from ....graph.variable import Edge, outside, producer
 from .._onnx import BOOL, INT64
 from .graph import END, OPEN, ExportError, GraphWriter
-from .table import conversion_of, nodes_inside, operands, writes, writes_block
+from .table import conversion_of, operands, writes, writes_block
 
 
 @writes("UnpackSequenceOp")

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ....graph.function import Node, nodes
+from ....graph.function import Node, nodes_inside
 from ....graph.variable import Edge
 
 Converter = Callable[..., "str | list[str]"]
@@ -78,9 +78,3 @@ def operands(block: Node) -> list[Edge]:
 def node_inside(block: Node, op_name: str) -> Node:
     """The first node of an operation inside a block, from which the roles of the block's operands follow."""
     return next(n for n in nodes_inside(block) if n.op_name == op_name)
-
-
-def nodes_inside(block: Node) -> list[Node]:
-    """The nodes inside a block and inside the blocks in it, the root last."""
-    assert block.block_composite is not None
-    return nodes([block.block_composite.root_function], into_blocks=True)
