@@ -41,6 +41,11 @@ def after_fork(callback: Callable[[], object]) -> None:
         os.register_at_fork(after_in_child=callback)
 
 
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 _computing: weakref.WeakSet[threading.Thread] = weakref.WeakSet()  # users' threads that have run programs
 _has_ended = False
 
@@ -78,4 +83,4 @@ def _is_inside(thread: threading.Thread) -> bool:
     return frame is not None
 
 
-__all__ = ["after_fork", "check_running", "start_thread"]
+__all__ = ["after_fork", "check_running", "cores", "start_thread"]

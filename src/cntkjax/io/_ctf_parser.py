@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from .._threads import cores
 from . import _ctf_native, _ctf_vectorized
 from ._ctf_rows import Field, MalformedRow, Parsed, RowReporter, Samples, concatenate, parse_row
 from ._text import TextRows
@@ -37,7 +37,7 @@ def _parse(text: TextRows, fields: Sequence[Field], multithreaded: bool) -> Pars
     pieces = _pieces(text)
     if len(pieces) == 1 or not multithreaded:
         return parse(text, pieces, fields, map)
-    with ThreadPoolExecutor(os.cpu_count() or 1, "cntkjax-parser") as threads:
+    with ThreadPoolExecutor(cores(), "cntkjax-parser") as threads:
         return parse(text, pieces, fields, threads.map)
 
 

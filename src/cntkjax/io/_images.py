@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from .._threads import cores
 from .._typing import FileName, Shape
 from ..engine.data.ragged import Ragged, SparseRows
 from ..formats.containers import Dictionary
@@ -275,7 +276,7 @@ class ImageFiles(ChunkedDeserializer):
                 except Exception as error:
                     errors[index] = error
 
-        workers = min(os.cpu_count() or 1, _MOST_THREADS)
+        workers = min(cores(), _MOST_THREADS)
         with ThreadPoolExecutor(workers, "cntkjax-images") as threads:
             list(threads.map(read, range(workers)))
         if errors:

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from .._best_effort import BestEffort
+from .._threads import cores
 from ..engine.train.step import Step
-from ..engine.xla.environment import cores
 from ..engine.xla.platform import platform
 from ..eval.evaluator import feeds
 from ..graph.settings import Settings

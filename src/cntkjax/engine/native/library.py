@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..._build_native import STEPS
+from ..._threads import cores
 
 _VERSION = 2  # as in steps.c
 PRODUCT, LARGEST, MEAN, POINTWISE, COPY, LOOP = range(6)  # kinds of steps
@@ -61,9 +62,8 @@ def _load(path: Path) -> Library | None:
 @cache
 def threads() -> int:
     """How many threads compute: those that XLA uses."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     number = os.environ.get("NPROC", "")
-    return min(cores, int(number)) if number.isdigit() and int(number) else cores
+    return min(cores(), int(number)) if number.isdigit() and int(number) else cores()
 
 
 __all__ = [

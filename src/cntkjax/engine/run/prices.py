@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from ..._threads import cores
 from ...graph.settings import Settings
 from ..data.shape_policy import Prices
-from ..xla.environment import cores
 
 _DISPATCH = 1e-4  # seconds to start a program, whatever its shapes
 _TIMED_RUNS = 2  # of each executable, after its first one

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import jax
 
+from ..._threads import cores
 from .descriptions import digest
 from .devices import default_device
 from .platform import Lowering, lowering
@@ -58,11 +59,6 @@ def _of_device(device: jax.Device) -> str:
     return digest(versions, variables, device.platform, device.device_kind, driver, processor)
 
 
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _processor() -> Iterator[object]:
     """The CPU's model and features, and how many of them there are, which decides on how loops are split."""
     yield platform.machine()
@@ -91,4 +87,4 @@ def _sources() -> Iterator[tuple[str, int, int]]:
                 yield os.path.join(inside, name), info.st_size, info.st_mtime_ns
 
 
-__all__ = ["code", "cores", "device_and_versions", "environment"]
+__all__ = ["code", "device_and_versions", "environment"]
