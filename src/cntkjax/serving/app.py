@@ -62,7 +62,7 @@ class Service:
         routes = [Route(path, handler) for path, handler in [
             ("/v2", self.server), ("/v2/health/live", self.health), ("/v2/health/ready", self.health),
             ("/metrics", self.metrics),
-        ]]  # fmt: skip
+        ]]
         for path in (model, model + "/versions/1"):
             routes += [
                 Route(path, self.metadata), Route(path + "/ready", self.ready),
@@ -80,9 +80,9 @@ class Service:
         return Response()
 
     async def ready(self, request: Request) -> Response:
-        """Ready, if there is such a model."""
-        model = self._model(request)
-        return JSONResponse({"name": request.path_params["model"], "ready": model is not None})
+        """Ready: models are loaded before the server listens. Errors: 404 if there is no such model."""
+        self._model(request)
+        return JSONResponse({"name": request.path_params["model"], "ready": True})
 
     async def metadata(self, request: Request) -> Response:
         """Inputs and outputs of a model."""

@@ -102,11 +102,15 @@ def _by_name(variables: Any) -> Mapping[str, Edge]:
 def _stacked(name: str, value: Any) -> np.ndarray:
     """The tensor of an output: [batch, steps, *shape] for sequences."""
     if not isinstance(value, list):
-        return np.asarray(value.toarray() if hasattr(value, "toarray") else value)
-    arrays = [np.asarray(v.toarray() if hasattr(v, "toarray") else v) for v in value]
+        return _dense(value)
+    arrays = [*map(_dense, value)]
     if len({a.shape for a in arrays}) > 1:
         raise BadRequest(f"the sequences of output {name!r} differ in length: send one sequence in a request")
     return np.stack(arrays)
+
+
+def _dense(value: Any) -> np.ndarray:
+    return np.asarray(value.toarray() if hasattr(value, "toarray") else value)
 
 
 def _stamp(path: Path) -> Stamp | None:

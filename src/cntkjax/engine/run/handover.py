@@ -195,7 +195,6 @@ jax.tree_util.register_pytree_node(Captured, lambda c: (c.args[0], c.func), Capt
 
 def _after_fork() -> None:
     """A forked process lacks the threads that may have held the lock."""
-    global STATE
     STATE._at_fork_reinit()  # type: ignore[attr-defined]
     _unfinished.clear()
 

@@ -257,12 +257,11 @@ class Program:
             if self.plan.calls_python:
                 result = self._run_with_callbacks(inputs, minibatch, random, step)
                 outputs.append(lambda: result)
+            elif self._devices is None:
+                self.executables.run(minibatch.signature, inputs, outputs, step=step)
             else:
-                if self._devices is None:
-                    self.executables.run(minibatch.signature, inputs, outputs, step=step)
-                else:
-                    spread = self._devices.spread(inputs, *others)
-                    self.executables.run(minibatch.signature, spread, outputs, self._devices.copied)
+                spread = self._devices.spread(inputs, *others)
+                self.executables.run(minibatch.signature, spread, outputs, self._devices.copied)
         if is_priced or profiler.is_recording():
             jax.block_until_ready(outputs[0]())
             end = time.perf_counter()
