@@ -1,6 +1,7 @@
 """Threads of the package begin, and run what they are for once, whatever happens to those that start them."""
 
 import _thread
+import os
 import subprocess
 import sys
 import threading
@@ -9,7 +10,7 @@ import time
 import pytest
 
 from cntkjax import _threads
-from cntkjax._threads import start_thread
+from cntkjax._threads import cores, start_thread
 from tests.stress.training import interrupted
 
 
@@ -84,3 +85,13 @@ has_begun.wait()
 def test_a_process_ends_although_a_daemon_thread_evaluates():
     run = subprocess.run([sys.executable, "-c", DAEMON], capture_output=True, text=True, timeout=60)
     assert (run.returncode, run.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system does not say which cores may be used")
+def test_cores_of_other_workers_do_not_count():
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    try:
+        assert cores() == 1
+    finally:
+        os.sched_setaffinity(0, allowed)
