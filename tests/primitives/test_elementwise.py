@@ -46,3 +46,13 @@ def test_powers_of_zero_and_of_negative_numbers():
     gradient = power.grad(data, wrt=[base, exponent])
     assert gradient[base].tolist() == [[0, -2, 0, 12]]
     np.testing.assert_allclose(gradient[exponent], [[0, 0, 0.6931472, 0]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("operation", [C.relu, C.sqrt, C.log], ids=["relu", "sqrt", "log"])
+def test_a_sum_over_an_image_keeps_nan(operation):
+    """XLA's sums of `maximum(x, 0)` pass over NaN where YNNPACK computes them, as for images."""
+    x = C.input_variable((16, 32, 32))
+    images = np.ones((2, 16, 32, 32), np.float32)
+    images[0, 3, 5, 7] = np.nan
+    for f in C.reduce_sum(operation(x)), C.reduce_mean(operation(x) * 2, axis=C.Axis.all_static_axes()):
+        assert np.isnan(f.eval({x: images})).tolist() == [True, False]

@@ -154,10 +154,31 @@ class _Selection(Elementwise):
 _LEAST = float(np.exp(float(np.float32(-85.1))))  # CNTK takes no logarithm of a smaller number, in any precision
 
 
+def _at_least(bound: float, x: Array) -> Array:
+    """The larger one of both, and NaN of NaN.
+
+    A selection, since XLA's sums of `maximum` on the CPU, computed by YNNPACK, pass over NaN (jax 0.10).
+    """
+    least = jnp.asarray(bound, x.dtype)
+    return jnp.where(x <= least, least, x)
+
+
+@jax.custom_jvp
+def _relu(x: Array) -> Array:
+    return _at_least(0, x)
+
+
+@_relu.defjvp
+def _(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Array, Array]:
+    (x,), (dx,) = primals, tangents
+    y = _relu(x)
+    return y, jnp.where(y > 0, dx, jnp.zeros((), dx.dtype))
+
+
 @jax.custom_jvp
 def _safe_log(x: Array) -> Array:
     wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))  # half precision has no number so small
-    return jnp.log(jnp.maximum(wide, jnp.asarray(_LEAST, wide.dtype))).astype(x.dtype)
+    return jnp.log(_at_least(_LEAST, wide)).astype(x.dtype)
 
 
 @_safe_log.defjvp
@@ -189,7 +210,7 @@ def _reciprocal(x: Array) -> Array:
 
 @jax.custom_vjp
 def _sqrt(x: Array) -> Array:
-    return jnp.sqrt(jnp.maximum(x, jnp.zeros((), x.dtype)))
+    return jnp.sqrt(_at_least(0, x))
 
 
 def _sqrt_backward(root: Array, d: Array) -> tuple[Array]:
@@ -295,7 +316,7 @@ def _(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Array, A
 _OPERATIONS: list[tuple[str, int, Callable[..., Array]]] = [
     ("Negate", 0, jnp.negative),
     ("Tanh", 2, _tanh),
-    ("ReLU", 3, jax.nn.relu),
+    ("ReLU", 3, _relu),
     ("Exp", 4, jnp.exp),
     ("Log", 5, _safe_log),
     ("Sqrt", 6, _sqrt),
