@@ -43,6 +43,7 @@ def trace_for(platform: str, sharding: jax.sharding.Sharding, script: Callable[[
 
     def trace(
         program: Program, minibatch: Any, leaves: Any, random: Any, donated: Any = (), extra: Any = (), *_: object,
+        **__: object,
     ) -> None:
         inputs = program.inputs(minibatch, leaves, random, donated, extra)
         jitted = program.executables.compiler.jitted
