@@ -43,6 +43,20 @@ def samples(c):
     return {"x": np.arange(6).reshape(3, 2) + 10 * c, "s": sp.csr_matrix(EYE[:3])}
 
 
+@pytest.mark.parametrize(("method", "expected"), [("num_chunks", "a whole number"), ("stream_infos", "a list")])
+@pytest.mark.parametrize("result", [None, 2.5])
+def test_what_the_methods_return_is_checked(method, expected, result):
+    kind = type("Wrong", (Chunks,), {method: lambda self: result})
+    with pytest.raises(TypeError, match=f"Wrong.{method} has to return {expected}, not {result}"):
+        MinibatchSource([kind(samples)])
+
+
+@pytest.mark.parametrize("result", [None, 2.5])
+def test_a_chunk_is_a_mapping(result):
+    with pytest.raises(TypeError, match=rf"Chunks.get_chunk\(0\) has to return .name of a stream: data., not {result}"):
+        MinibatchSource([Chunks(lambda c: result)], randomize=False).next_minibatch(1)
+
+
 def test_lists_are_sequences(read_all):
     (minibatch,) = read_all(MinibatchSource([Chunks(sequences, 1)], randomize=False, max_sweeps=1))
     assert minibatch["x"] == [[[k, k]] * (k + 1) for k in range(3)]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from threading import Lock
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -62,8 +62,13 @@ class UserDeserializerReader(ChunkedDeserializer):
         self._user = user
         self._lock = Lock()  # so that users need not care about threads
         self.num_chunks = self._call("num_chunks")
-        self.streams = list(self._call("stream_infos"))
-        if not self.num_chunks or not self.streams:
+        streams = self._call("stream_infos")
+        if not isinstance(self.num_chunks, SupportsIndex):
+            raise TypeError(f"{type(user).__name__}.num_chunks has to return a whole number, not {self.num_chunks!r}")
+        if not isinstance(streams, Iterable):
+            raise TypeError(f"{type(user).__name__}.stream_infos has to return a list, not {streams!r}")
+        self.streams = list(streams)
+        if self.num_chunks < 1 or not self.streams:
             raise RuntimeError(
                 f"{type(user).__name__}: needs at least one chunk and one stream; return them from num_chunks() and "
                 "stream_infos()"
@@ -74,6 +79,8 @@ class UserDeserializerReader(ChunkedDeserializer):
         with self._lock:
             result = self._call("get_chunk", chunk_id=chunk)
         where = self._where(chunk)
+        if not isinstance(result, Mapping):
+            raise TypeError(f"{where} has to return {{name of a stream: data}}, not {result!r}")
         missing = [s.name for s in self.streams if s.name not in result]
         if missing:
             raise RuntimeError(f"{where}: has no data of the streams {missing}; return them as {{name: data}}")
