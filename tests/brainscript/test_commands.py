@@ -232,6 +232,9 @@ def test_training_goes_on_from_the_last_checkpoint(run, tmp_path):
     assert [(number, loss) for number, loss, _, _ in epochs(log)] == [(3, pytest.approx(LOSSES[2], rel=1e-5))]
     assert "totalSamplesSeen = 150" in log
     np.testing.assert_array_equal(load_model(tmp_path / "models" / "net.dnn").find_by_name("W0").value, whole)
+    before = (tmp_path / "models" / "net.dnn").read_bytes()
+    assert run("command=Train", "makeMode=false", "Train=[SimpleNetworkBuilder=[layerSizes=3:5:2]]")[0] == 1
+    assert (tmp_path / "models" / "net.dnn").read_bytes() == before  # a wrong configuration removes nothing
     assert len(epochs(run("command=Train", "makeMode=false")[1])) == 3
 
 

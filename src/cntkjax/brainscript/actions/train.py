@@ -38,18 +38,15 @@ def train(command: Command) -> None:
     sgd = block.block("SGD")
     command.log.follow(sgd or block)
     path = (sgd if sgd is not None and "modelPath" in sgd else block).file("modelPath")  # old ones have it in SGD
-    if not block.flag("makeMode", True):
-        if workers.rank() == 0:
-            _remove(path)
-        workers.barrier("removing old checkpoints")
-    elif Path(path).is_file():
+    resumes = block.flag("makeMode", True)
+    if resumes and Path(path).is_file():
         command.log.line(f"Final model exists: {path}", "No further training is necessary.")
         return
     reader, piece = command.reader, minibatch_size(sgd or block)
     source = open_reader(reader, piece=piece, log=command.log)
     pieces = pieces_of(reader) if source.truncation_length else 0
     settings = settings_of(block, path, command.log, pieces)
-    start, trained = _start(path)
+    start, trained = _start(path) if resumes else ("", 0)
     network = _network(command, start)
     names = _criteria(network, sgd or block)
     _describe(network, names, command)
@@ -67,10 +64,15 @@ def train(command: Command) -> None:
     nodes: Any = [network.nodes[name.name] for name in names]
     log = _EpochLog(network, block.block("cvReader"), command.log, names, settings, pieces)
     command.warn_of_unread()
+    streams = streams_of(nodes, source)
+    if not resumes:  # not before: a wrong configuration leaves the old model
+        if workers.rank() == 0:
+            _remove(path)
+        workers.barrier("removing old checkpoints")
     source.on_read = Traces(network, names[0].name, sgd or block, source, command.log)
     with ExitStack() as stack:
         BlockRun(
-            settings, nodes, source, streams_of(nodes, source), None, [*_tensorboard(block, settings, nodes, stack)],
+            settings, nodes, source, streams, None, [*_tensorboard(block, settings, nodes, stack)],
             function_of(network), log, log.validate,
             {network.nodes[name]: factor for name, factor in network.rates.items()}, trained,
         ).train()
