@@ -111,6 +111,9 @@ class TestMinibatchSource:
             CTFDeserializer("f", StreamDefs(x=StreamDef(shape=1)))
         with pytest.raises(ValueError, match="Checkpoint misses required field minibatchSourcePosition"):
             MinibatchSource(ctf("|x 1\n", x=1)).restore_from_checkpoint({"a": 1})
+        for position in (-1, 1.5, None, "a"):
+            with pytest.raises(ValueError, match=f"has to be a whole number of at least 0, not {position!r}"):
+                MinibatchSource(ctf("|x 1\n", x=1)).restore_from_checkpoint({"minibatchSourcePosition": position})
 
 
 def test_get_next_minibatch_has_the_arguments_of_the_compiled_module(tmp_path):

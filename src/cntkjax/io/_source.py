@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -249,8 +250,11 @@ class MinibatchSource(BaseSource):
                 f"Checkpoint misses required field {_POSITION}; it has {sorted(checkpoint)}. Pass the result of "
                 "get_checkpoint_state() of a MinibatchSource"
             )
+        position = checkpoint[_POSITION]
+        if not isinstance(position, Integral) or int(position) < 0:
+            raise ValueError(f"{_POSITION} has to be a whole number of at least 0, not {position!r}")
         with self._reading:
-            self._unfinished = int(checkpoint[_POSITION]), []
+            self._unfinished = int(position), []
             self._finish()
 
 
