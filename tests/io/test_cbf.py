@@ -83,6 +83,13 @@ def test_streams_must_match_the_file(small, stream, message):
         MinibatchSource(CBFDeserializer(str(small), StreamDefs(a=stream)))
 
 
+def test_a_script_may_change_its_working_directory(small, read_all, monkeypatch):
+    monkeypatch.chdir(small.parent)
+    source = MinibatchSource(CBFDeserializer(small.name), randomize=False, max_sweeps=1)
+    monkeypatch.chdir("/")
+    assert read_all(source)
+
+
 def test_other_files_are_refused(small):
     small.write_bytes(b"something else")
     with pytest.raises(RuntimeError, match=r"small.cbf\) is not a valid CNTK binary format file"):

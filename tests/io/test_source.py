@@ -29,6 +29,16 @@ class TestMinibatchSource:
         assert minibatch["features"].asarray().tolist() == [[[1]]]
         assert source.next_minibatch(1, input_map={"features": source.streams.x}) == {}
 
+    @pytest.mark.parametrize("randomize", [False, True])  # chunks as a whole, and single sequences of them
+    def test_a_script_may_change_its_working_directory(self, tmp_path, monkeypatch, read_all, randomize):
+        (tmp_path / "x.ctf").write_text("|x 1\n" * 10)
+        monkeypatch.chdir(tmp_path)
+        source = MinibatchSource(
+            CTFDeserializer("x.ctf", StreamDefs(x=StreamDef("x", 1))), randomize=randomize, max_sweeps=3
+        )
+        monkeypatch.chdir("/")
+        assert sum(len(minibatch["x"]) for minibatch in read_all(source, 4)) == 30
+
     def test_the_longest_stream_counts_or_the_one_that_defines_the_size(self, ctf, read_all):
         text = "".join(f"{i} |x {i} |y {i}\n{i} |x 9\n" for i in range(4))
         assert len(read_all(MinibatchSource(ctf(text, x=1, y=1), randomize=False, max_sweeps=1), 2)) == 4

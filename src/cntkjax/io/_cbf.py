@@ -12,6 +12,7 @@ then the header, and in the last eight bytes the offset of the header:
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -71,7 +72,8 @@ class CBFFile(ChunkedDeserializer):
     def __init__(self, description: Mapping[str, Any]) -> None:
         self.path = description["file"]
         try:
-            with open_binary(self.path) as file:
+            self._file = os.path.abspath(self.path)  # the script may change its working directory
+            with open_binary(self._file) as file:
                 if file.read(8) != MAGIC:
                     raise RuntimeError(
                         f"The input ({self.path}) is not a valid CNTK binary format file. "
@@ -161,7 +163,7 @@ class CBFFile(ChunkedDeserializer):
     def _bytes(self, chunk: int, size: int) -> _Bytes:
         """The first bytes of a chunk."""
         begin = int(self._begins[chunk])
-        with open_binary(self.path) as file:
+        with open_binary(self._file) as file:
             file.seek(begin)
             return _Bytes(self.path, file.read(size), begin)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -91,7 +92,8 @@ class CTFFile(ChunkedDeserializer):
         self.max_errors = _integer(description.get("maxErrors", 0))
         chunk_size = _integer(description.get("chunkSizeInBytes", CHUNK_SIZE))
         try:
-            with open_binary(self.path) as file:
+            self._file = os.path.abspath(self.path)  # the script may change its working directory
+            with open_binary(self._file) as file:
                 self.index = open_index(file, self.path, chunk_size, description.get("skipSequenceIds", False))
         except OSError as error:
             raise cannot_open(self.path, error) from error
@@ -119,7 +121,7 @@ class CTFFile(ChunkedDeserializer):
         """Parse a chunk."""
         first, last = self.index.chunks[chunk : chunk + 2]
         (begin, end), rows = self.index.begins[[first, last]], self.index.rows[first : last + 1]
-        text = FileText(self.path, int(begin), int(end))
+        text = FileText(self._file, int(begin), int(end))
         reporter = RowReporter(self.path, int(rows[0]), self.max_errors, self._errors_by_chunk, chunk)
         parsed = parse_chunk(text, self.fields, reporter, self.multithreaded)
         data = self._sequences(parsed, rows - rows[0])
@@ -191,7 +193,7 @@ class CTFFile(ChunkedDeserializer):
         by_place = np.argsort(sequences)
         ordered = sequences[by_place]
         begins, ends = self.index.begins[ordered].tolist(), self.index.begins[ordered + 1].tolist()
-        with open_binary(self.path) as file:
+        with open_binary(self._file) as file:
             texts = []
             for begin, end in zip(begins, ends, strict=True):
                 file.seek(begin)
