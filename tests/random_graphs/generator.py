@@ -26,13 +26,15 @@ SHOWN_IN_TURN = {"values", "gradients", "pieces"}
 # What CNTK may stop in its midst, where it leaves other statistics or parameters than one that goes on
 LAST = {
     "gradients": 1, "given gradients": 1, "other parameters": 2,
+    "interrupted training": 3, "evaluated training": 3,
     "training": 3, "observed training": 3, "long training": 3, "training session": 3,
 }
 OBSERVED = {
     "values": 4, "other values": 1.2, "gradients": 3, "loaded": 0.7, "training": 0.7, "pieces": 0.7,
     "given gradients": 0.8, "fed otherwise": 1, "fed oddly": 1, "structure": 1, "values on the way": 0.7,
     "other parameters": 0.7, "observed training": 0.5, "training session": 0.2, "long training": 0.1,
-    "values again": 0.5,
+    "values again": 0.5, "as values": 0.7,
+    "interrupted training": 0.5, "evaluated training": 0.4,
 }
 FOR_A_GPU = 0.1  # of the programs: what they are compiled to runs on a CPU as well
 

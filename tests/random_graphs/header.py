@@ -351,6 +351,53 @@ def session(loss, learner, minibatch, options):
     return texts, numbers, files, [p.value for p in in_order(loss.parameters)]
 
 
+def as_values(outputs, minibatch):
+    """What the `Value` of each output says, and what is computed where that is fed again."""
+    shown = []
+    for f in (C.combine([o]) for o in outputs):
+        value, o = f.eval(feed(f, minibatch), as_numpy=False), f.output
+        mask = value.mask if o.dynamic_axes[1:] and hasattr(value, "mask") else None
+        shown.append([list(value.shape), mask, value.is_sparse, str(np.dtype(value.dtype)), list(value.data.shape)])
+        if o.dynamic_axes:
+            shown.append(value.as_sequences(o))
+            again = C.input_variable(o.shape, o.dtype, is_sparse=o.is_sparse, dynamic_axes=o.dynamic_axes)
+            shown.append(C.combine([C.alias(again)]).eval({again: value}))
+    return shown
+
+
+def interrupted_training(loss, learner, minibatches):
+    """Losses where parameters get other values and the rate another schedule between steps, and a clone is tested."""
+    parameters = in_order(loss.parameters)
+    trainer = C.Trainer(None, (loss, C.abs(loss)), [learner(parameters)])
+    losses = []
+    for step in range(6):
+        fed = feed(loss, minibatches[step % len(minibatches)])
+        trainer.train_minibatch(fed)
+        losses.append([trainer.previous_minibatch_loss_average, trainer.test_minibatch(fed)])
+        p = parameters[step % len(parameters)]
+        p.value = np.asarray(p.value * 0.5 if step % 2 else data(step, *p.shape), p.dtype)
+        if step == 2:
+            trainer.parameter_learners[0].reset_learning_rate(C.learning_parameter_schedule(0.02))
+        if step == 3:
+            copy = loss.clone("freeze")
+            losses.append(copy.eval(feed(copy, minibatches[0])))
+    return losses, trainer.parameter_learners[0].learning_rate(), [p.value for p in parameters]
+
+
+def evaluated(loss, minibatches):
+    """What an evaluator says of each minibatch, and what it prints of all of them."""
+    folder = tempfile.mkdtemp()
+    log = os.path.join(folder, "log")
+    evaluator = C.Evaluator(loss, [C.logging.ProgressPrinter(test_freq=1, log_to_file=log)])
+    averages = [evaluator.test_minibatch(feed(loss, m)) for m in 2 * minibatches]
+    evaluator.summarize_test_progress()
+    with open(log) as printed:
+        lines = [re.sub(r"[\d.]+s \(.*", "", line) for line in printed if "CNTKCommand" not in line]
+    shutil.rmtree(folder)
+    lines = [line for line in lines if log not in line]
+    return averages, [NUMBER.sub("#", line) for line in lines], [list(map(float, NUMBER.findall(n))) for n in lines]
+
+
 def structure(outputs):
     """What can be read of functions without computing them."""
     def of_leaf(v):

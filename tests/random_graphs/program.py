@@ -118,6 +118,8 @@ class Program:
             return self.statements
         if what == "values on the way":
             return self.cone([self.on_the_way[place]])
+        if what == "values as they are":
+            return self.statements
         if what == "values again":
             return self.cone([self.roots[place // 2]])
         if "gradients" not in what:
@@ -263,6 +265,16 @@ class Program:
     def _other_parameters(self) -> list[Show]:
         return [("values of other parameters", f"revalued({self._list}, m0)")]
 
+    def _as_values(self) -> list[Show]:
+        return [("values as they are", f"as_values({self._list}, m0)")]
+
+    def _interrupted_training(self) -> list[Show]:
+        training = f"interrupted_training(loss, {self.learner_function}, {self.minibatch_list})"
+        return [("training that is interrupted", training)] if self._learns else []
+
+    def _evaluated(self) -> list[Show]:
+        return [("training evaluated", f"evaluated(loss, {self.minibatch_list})")] if self.loss else []
+
     @property
     def divides_gradients(self) -> bool:
         """Whether the learner divides gradients by their size, so that one of 0 but for rounding makes large steps."""
@@ -302,4 +314,7 @@ OBSERVATIONS = {
     "values on the way": Program._values_on_the_way,
     "other parameters": Program._other_parameters,
     "values again": Program._values_again,
+    "as values": Program._as_values,
+    "interrupted training": Program._interrupted_training,
+    "evaluated training": Program._evaluated,
 }
