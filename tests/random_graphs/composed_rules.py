@@ -89,7 +89,7 @@ COMPOSED: dict[str, Rule] = {
     "composed: number behind": rule("(({a} * 1) {op} 2)", a=ANY, op=number("+", "-", "*", "/", "<", "==")),
     "composed: operator @": rule("({a} @ {w})", a=operand(at_least=1, closed=True), w=weights("a", lambda draft, shape: (shape[-1], 2))),
     "composed: sign and size": rule("{f}(C.sin({a}))", 0.5, a=ANY, f=number("abs", "-", "+")),
-    "composed: index": rule("C.sin({a})[{i}]", 3, a=operand(at_least=1, closed=True), i=number("0", "-1", "0:1", "-1:", "..., 0", "..., 0:1", ":, 0", "0, 0", "::1", "::-1", "[0]", "[0, 0]", "0:1, ..., 0", "1:")),
+    "composed: index": rule("C.sin({a})[{i}]", 3, a=operand(at_least=1, closed=True), i=number("0", "-1", "0:1", "-1:", "..., 0", "..., 0:1", ":, 0", "0, 0", "::1", "0:2:1", "[0]", "[0, 0]", "0:1, ..., 0", "1:")),
     "composed: iterated": rule("C.splice(*[x * i for i, x in enumerate(C.combine([C.sin({a}), C.tanh({a})]).outputs)])", 0.5, a=RANKED),
     # Axes, leaves, files
     "composed: reduction of axes": rule("C.reduce_{op}({a}, axis={x}, keepdims={k})", 3, a=RANKED, op=number("sum", "mean", "max", "min", "prod", "log_sum_exp", "l1", "l2", "sum_square"),
@@ -99,7 +99,7 @@ COMPOSED: dict[str, Rule] = {
     "composed: inferred parameter": rule("C.times({a}, C.parameter((C.InferredDimension, {n}), init=C.initializer.{i}, dtype=T))", a=operand(at_least=1, sparse=None, closed=True), n=integer(1, 3),
                                          i=number("uniform(1, seed=3)", "glorot_normal(seed=4)", "he_uniform(seed=2)", "xavier(seed=5)")),
     "composed: reload and clone": rule("reload(C.layers.Sequential([C.layers.Dense(2), C.layers.Recurrence({cell})])({a})).clone('{how}') * 2", a=_VECTORS, cell=_CELL, how=_HOW),
-    "composed: user function of two": rule("(lambda f: f.outputs[{i}] * f.outputs[{j}])(C.user_function(Pair({a}, {b})))", 2, a=operand(axes=True), b=like("a", False), i=number(0, 1), j=number(0, 1)),
+    "composed: user function of two": rule("(lambda f: f.outputs[{i}] * f.outputs[{j}])(C.user_function(Pair({a}, C.cos({b}))))", 2, a=operand(axes=True), b=like("a", False), i=number(0, 1), j=number(0, 1)),
     "composed: user function of a table": rule("C.user_function(Square(C.alias(C.one_hot(C.round(C.abs({a})), 3, True)))) * {w}", 0.3, a=operand(rank=0, axes=True), w=weights("a", lambda draft, shape: (3,))),
     "composed: user functions in a row": rule("C.user_function(Square(C.user_function(Square({a})) - {b})) * C.user_function(Square({b}))", a=operand(axes=True), b=like("a", False)),
     "composed: hardmax of an Embedding": rule("C.layers.Embedding(2)(C.hardmax(C.layers.Dense(3)({a})))", a=RANKED),

@@ -273,7 +273,9 @@ class Program:
         return [("training that is interrupted", training)] if self._learns else []
 
     def _evaluated(self) -> list[Show]:
-        return [("training evaluated", f"evaluated(loss, {self.minibatch_list})")] if self.loss else []
+        """Of what is fed: else CNTK divides by no samples."""
+        is_fed = any(s.is_input for s in self.cone(self.roots))
+        return [("training evaluated", f"evaluated(loss, {self.minibatch_list})")] if self.loss and is_fed else []
 
     @property
     def divides_gradients(self) -> bool:
