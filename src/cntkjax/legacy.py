@@ -132,10 +132,6 @@ def prepare() -> None:
 
     Nothing that is still there is changed, but that NumPy makes arrays of objects from sequences of several lengths,
     and shows numbers as before its version 2.
-
-    >>> prepare()
-    >>> np.asarray([1, 2], np.float).dtype, np.array([[1], [2, 3]]).shape
-    (dtype('float64'), (2,))
     """
     for module, names in _PYTHON.items():
         restore(module, names)

@@ -55,8 +55,6 @@ COMPOSED: dict[str, Rule] = {
                                            "(C.layers.Sequential([C.layers.Dense(3, C.tanh), C.layers.Dense(2)])), go_backwards={g})({a})", a=_VECTORS, g=FLAG),
     "composed: RecurrenceFrom states": rule("(lambda e: C.layers.RecurrenceFrom(C.layers.LSTM(2), go_backwards={g})(*[C.sequence.last(o) for o in e({b}).outputs], {a}))"
                                             "(C.layers.Recurrence(C.layers.LSTM(2), return_full_state=True))", 2, a=_VECTORS, b=_VECTORS, g=FLAG),
-    "composed: UnfoldFrom of a map": rule("(lambda f: C.layers.UnfoldFrom(lambda s: (f(s), C.tanh(s + {w})), length_increase={n})({b}, {a}))(C.layers.Dense(2))", a=STEPS, b=_PER_SEQUENCE,
-                                          w=weights("b", lambda draft, shape: shape), n=number(1, 2)),
     "composed: window of attention": rule("(lambda w: C.reduce_sum(w.outputs[0]) * C.reduce_sum(w.outputs[1]))(C.layers.PastValueWindow({n}, {axis}, go_backwards={g})({a}))",
                                           a=_VECTORS, n=integer(1, 3), axis=number(-2, 0), g=FLAG),
     "composed: attention twice": rule("(lambda m: m({a}, {b}) * m({a}, C.sin({b})))(C.layers.AttentionModel(2))", a=_VECTORS, b=operand(rank=1, axes=True)),

@@ -76,13 +76,14 @@ def disagreements(program: Program, names: dict[str, Any], minibatch: dict[str, 
 
 
 def is_covered(program: Program, s: Statement) -> bool:
-    """Whether NumPy has all operations of a statement, whose operands have its axes or none."""
+    """Whether NumPy has all operations of a statement, whose operands have its axes or none; its indices drop axes."""
     operations = set(re.findall(r"\bC\.([\w.]+)", s.text))
     types = [program[u].type for u in s.uses]
     fit = (
         t.axes in (s.type.axes, ()) and not t.is_sparse and not t.is_open and t.dtype == s.type.dtype for t in types
     )
-    return bool(types) and operations <= OPERATIONS.keys() and "lambda" not in s.text and all(fit)
+    is_plain = "lambda" not in s.text and ")[" not in s.text
+    return bool(types) and operations <= OPERATIONS.keys() and is_plain and all(fit)
 
 
 def flat(value: Any) -> Iterator[np.ndarray]:
