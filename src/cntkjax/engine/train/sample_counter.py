@@ -18,14 +18,11 @@ class SampleCounter:
 
     `source`: the variable whose samples are counted. `unread`: the one in its place where nothing that the criterion is
     computed from has dynamic axes, but an operand of a block that does not depend on it: its samples count, if the
-    `unread_arguments` are fed. `is_test`: as CNTK counts in tests, where of what a criterion without dynamic axes is
-    computed from only the first operand counts. If that has none either, as in a sum over the batch plus 1, it is one
-    sample.
+    `unread_arguments` are fed.
     """
 
-    def __init__(self, criterion: Edge, plan: Plan, memory: Memory, is_test: bool = False) -> None:
-        tested = _or_first_operand(criterion), None
-        source, self.unread = tested if is_test else _sources(criterion, set(plan.arguments))
+    def __init__(self, criterion: Edge, plan: Plan, memory: Memory) -> None:
+        source, self.unread = _sources(criterion, set(plan.arguments))
         self.source = resolve(source)
         self.unread_arguments = Plan([self.unread]).arguments if self.unread is not None else []
         self._plan, self._memory = plan, memory
@@ -55,12 +52,6 @@ class SampleCounter:
         axes = self.source.dynamic_axes
         candidates = (v for n in self._plan.nodes for v in n.node_outputs if v.dynamic_axes == axes)
         return next(candidates, self.source)
-
-
-def _or_first_operand(criterion: Edge) -> Edge:
-    """The criterion, or, where that has no dynamic axes, the first operand of the function that computes it."""
-    root = None if criterion.dynamic_axes else producer(criterion)
-    return criterion if root is None else root.node_inputs[0]
 
 
 def _sources(criterion: Edge, fed: set[Edge]) -> tuple[Edge, Edge | None]:

@@ -102,7 +102,7 @@ class Step:
     """Computes criteria over minibatches, and trains if there are learners.
 
     Units: loss and metric are summed over all elements of all samples of a minibatch. The number of samples is that of
-           the loss, or, where that has no dynamic axes, of what it was reduced from (see `SampleCounter`).
+           the loss, or, where that has no dynamic axes, of what it was reduced from.
 
     `memory`: what delays carry over where sequences are cut between minibatches. Alternating steps with other outputs
     share it, and `pending`.
@@ -117,7 +117,7 @@ class Step:
         self.memory = Memory() if memory is None else memory
         self.options = options
         self.plan = Plan([*self.criteria, *self.outputs])
-        self.sample_counter = SampleCounter(self.criteria[0], self.plan, self.memory, is_test=not self.learners)
+        self.sample_counter = SampleCounter(self.criteria[0], self.plan, self.memory)
         self._check_options()
         self.state = TrainingState(self.plan, self.learners, self.memory, pending or Cell(Accumulated()))
         trained = {p for group in self.state.parameters for p in group}
