@@ -25,6 +25,29 @@ def test_an_evaluator_averages_over_samples():
         C.Evaluator(None)
 
 
+@pytest.mark.parametrize(("metric", "expected", "samples"), [
+    (lambda s: s, 1.5, 4), (lambda s: C.reduce_sum(s) * 2, 12, 1), (lambda s: s + 1, 7, 1), (C.sqrt, 6**0.5, 1),
+    (C.stop_gradient, 6, 1), (C.reduce_sum, 6, 1), (lambda s: C.combine([s]), 6, 1), (lambda s: s.output, 6, 1),
+], ids=["sum", "times 2", "plus 1", "sqrt", "stop_gradient", "sum of the sum", "combine", "output"])
+def test_what_is_computed_from_a_sum_over_the_batch_is_one_sample(metric, expected, samples):
+    """Values of CNTK 2.7, which counts the samples of the first operand only."""
+    x = C.input_variable(3)
+    summed = C.reduce_sum(x * C.parameter((3,), init=0.5), C.Axis.all_axes())
+    evaluator = C.Evaluator(metric(summed))
+    total, counted = evaluator.test_sum({x: np.ones((4, 3), np.float32)})
+    assert counted == samples and total / counted == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("body", "expected"), [
+    (lambda v: C.reduce_sum(v, C.Axis.all_axes()), 3), (lambda v: C.reduce_sum(v, C.Axis.all_axes()) + 1, 13),
+])
+def test_of_a_block_the_first_input_counts(body, expected):
+    """Constants come before arguments."""
+    x = C.input_variable(3)
+    metric = C.BlockFunction("op", "name")(body)(x)
+    assert C.Evaluator(metric).test_minibatch({x: np.ones((4, 3), np.float32)}) == expected
+
+
 def test_names_are_those_of_all_that_is_computed():
     """Of a trainer also the loss's: it may have arguments, such as weights, that the metric lacks."""
     _, y, z, error = parts()

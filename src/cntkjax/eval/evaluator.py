@@ -41,6 +41,7 @@ class EvaluatorCore:
         progress_writers: ProgressWriter | Sequence[ProgressWriter] | None,
     ) -> None:
         self.metric = None if function is None else as_variable(function)
+        self._counted = None if function is None else _counted(function)
         self._evaluation_function = None if function is None else as_function(function)
         self.memory = Memory()
         self.writers: list[ProgressWriter] = [] if progress_writers is None else as_list(progress_writers)
@@ -49,7 +50,7 @@ class EvaluatorCore:
     def test_step(self) -> Step:
         """The computation of the metric."""
         assert self.metric is not None
-        return Step([self.metric], [], (), Memory(streams=self.memory.streams))
+        return Step([self.metric], [], (), Memory(streams=self.memory.streams), counted=self._counted)
 
     @property
     def evaluation_function(self) -> Function | None:
@@ -133,6 +134,16 @@ def as_function(criterion: Function | Variable | Sequence[Function | Variable]) 
     if isinstance(criterion, Function):
         return criterion
     return combine(*criterion) if isinstance(criterion, (tuple, list)) else as_outputs(criterion)
+
+
+def _counted(function: Function | Variable) -> Edge:
+    """The variable whose samples a test counts, as CNTK does; a training counts others.
+
+    It is the metric, or, where that has no dynamic axes, the first operand of the function, which `combine` gives too.
+    """
+    metric = as_variable(function)
+    operands = function.root_function.node_inputs if isinstance(function, Node) else []
+    return metric if metric.dynamic_axes or not operands else operands[0]
 
 
 def by_variable(

@@ -37,8 +37,9 @@ Train = [
         topErrs = ClassificationError (labels, z, topN=2)
         size = ReduceSum (W)
         mean = new ComputationNode [ operation = 'EpochAccumulator' ; inputs = (ReduceSum (features)) ]
+        root = Sqrt (SumElements (features .* features))
         featureNodes = (features) ; labelNodes = (labels) ; criterionNodes = (ce)
-        evaluationNodes = (errs : topErrs : size : mean)
+        evaluationNodes = (errs : topErrs : size : root : mean)
     }
     SGD = [
         minibatchSize = 20 ; maxEpochs = 2 ; learningRatesPerSample = 0.05 ; momentumPerMB = 0
@@ -83,7 +84,7 @@ def test_each_evaluation_node_is_logged(run):
     log = run("command=Train:Test")
     number, percentage = r"(\d\.\d{8})", r"(\d+\.\d{3})%"
     nodes = rf"ce = {number} \* N; errs = {percentage} \* N; topErrs = 0.000% \* N"
-    nodes += rf"; size = (-?{number[1:]} \* N; mean = (-?{number[1:]} \* 1"
+    nodes += rf"; size = (-?{number[1:]} \* N; root = [\d.]+ \* N; mean = (-?{number[1:]} \* 1"
     assert "Evaluation criteria:\n\terrs = ClassificationError\n\ttopErrs = ClassificationError\n\tsize = " in log
     lines = re.findall(r"^ Epoch\[ 1 of 2\]-Minibatch\[ +(\d)- +(\d)\]: " + nodes.replace("N", r"(\d+)"), log, re.M)
     assert [(line[0], line[1], line[3]) for line in lines] == [("1", "1", "20"), ("2", "2", "20")]
@@ -97,7 +98,7 @@ def test_each_evaluation_node_is_logged(run):
         assert float(trained[3]) == pytest.approx(expected(path, "data.ctf")[3], rel=1e-6)  # of this epoch
         assert all(math.isfinite(float(value)) for value in trained)
     final = re.findall(r"Final Results: Minibatch\[1-2\]: errs = (.*)% \* 50; topErrs = 0.000% \* 50; size = (.*) "
-                       r"\* 50; mean = (.*) \* 1; ce = (.*) \* 50; perplexity = (.*)", log)
+                       r"\* 50; root = .* \* 50; mean = (.*) \* 1; ce = (.*) \* 50; perplexity = (.*)", log)
     error, size, mean, loss, perplexity = map(float, final[-1])
     size /= weights[1]
     np.testing.assert_allclose((loss, error, size, mean), expected("net.dnn", "data.ctf"), rtol=1e-6)

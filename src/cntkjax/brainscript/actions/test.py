@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...configuration import Block
-from ...eval import Evaluator
-from ...graph.proxy import unwrap
+from ...engine.train.step import Step
+from ...eval.evaluator import feeds
 from ...ops import combine
 from ...sgd import ConfigError
 from ...train._sources import next_minibatch
@@ -46,7 +46,7 @@ class Evaluation:
         if lattice_nodes(network, self._nodes):  # whose files are not those of the training
             self._nodes = list(combine(self._nodes).clone("share").outputs)
             set_lattices(lattice_nodes(network, self._nodes), reader, reader.block("SGD") or reader)
-        self._evaluators: list[Any] = [unwrap(Evaluator(node)) for node in self._nodes]
+        self._steps = [Step([node], [], ()) for node in self._nodes]
         self._arguments: list[Any] = [combine([node]).arguments for node in self._nodes]
 
     def run(self, size: int, epoch: int = 0, log: Log | None = None, every: int = 0) -> Sums:
@@ -63,12 +63,12 @@ class Evaluation:
         self._network.forget_epoch()
         whole, since = Sums(self._criteria), Sums(self._criteria)
         while minibatch := next_minibatch(source, size, inputs):
-            feeds = [{variable: minibatch[variable] for variable in used} for used in self._arguments]
-            results = [each.test_sum(data) for each, data in zip(self._evaluators, feeds, strict=True)]
+            fed = [{variable: minibatch[variable] for variable in used} for used in self._arguments]
+            outcomes = [step.run(feeds(step, data)) for step, data in zip(self._steps, fed, strict=True)]
             size_read = max(data.num_samples for data in minibatch.values())  # also of nodes of weights only
-            sizes = [samples if data else size_read for data, (_, samples) in zip(feeds, results, strict=True)]
+            sizes = [outcome.samples if data else size_read for data, outcome in zip(fed, outcomes, strict=True)]
             for each in (whole, since):
-                each.add([total for total, _ in results], sizes)
+                each.add([float(outcome.loss) for outcome in outcomes], sizes)
             if whole.minibatches % (every or sys.maxsize) == 0:
                 since = self._show(since, whole, log)
         if not whole.minibatches:

@@ -16,13 +16,14 @@ from ..run.staged_execution import evaluate
 class SampleCounter:
     """Counts the samples of a criterion, or, where that has no dynamic axes, of what it is reduced from.
 
+    `counted`: counts those of this variable instead; one without dynamic axes is one sample.
     `source`: the variable whose samples are counted. `unread`: the one in its place where nothing that the criterion is
     computed from has dynamic axes, but an operand of a block that does not depend on it: its samples count, if the
     `unread_arguments` are fed.
     """
 
-    def __init__(self, criterion: Edge, plan: Plan, memory: Memory) -> None:
-        source, self.unread = _sources(criterion, set(plan.arguments))
+    def __init__(self, criterion: Edge, plan: Plan, memory: Memory, counted: Edge | None = None) -> None:
+        source, self.unread = (counted, None) if counted is not None else _sources(criterion, set(plan.arguments))
         self.source = resolve(source)
         self.unread_arguments = Plan([self.unread]).arguments if self.unread is not None else []
         self._plan, self._memory = plan, memory

@@ -102,7 +102,7 @@ class Step:
     """Computes criteria over minibatches, and trains if there are learners.
 
     Units: loss and metric are summed over all elements of all samples of a minibatch. The number of samples is that of
-           the loss, or, where that has no dynamic axes, of what it was reduced from.
+           the loss, or, where that has no dynamic axes, of what it was reduced from; or else that of `counted`.
 
     `memory`: what delays carry over where sequences are cut between minibatches. Alternating steps with other outputs
     share it, and `pending`.
@@ -112,12 +112,13 @@ class Step:
     def __init__(
         self, criteria: Sequence[Edge], outputs: Sequence[Edge], learners: Sequence[StepLearner],
         memory: Memory | None = None, options: StepOptions = StepOptions(), pending: Cell[Accumulated] | None = None,
+        counted: Edge | None = None,
     ) -> None:
         self.criteria, self.outputs, self.learners = list(criteria), list(outputs), list(learners)
         self.memory = Memory() if memory is None else memory
         self.options = options
         self.plan = Plan([*self.criteria, *self.outputs])
-        self.sample_counter = SampleCounter(self.criteria[0], self.plan, self.memory)
+        self.sample_counter = SampleCounter(self.criteria[0], self.plan, self.memory, counted)
         self._check_options()
         self.state = TrainingState(self.plan, self.learners, self.memory, pending or Cell(Accumulated()))
         trained = {p for group in self.state.parameters for p in group}
