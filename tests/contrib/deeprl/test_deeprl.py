@@ -71,7 +71,7 @@ Agent = qlearning
 Gamma = 0.8
 [QLearningAlgo]
 QRepresentation = {representation}
-EpsilonDecayStepCount = 150
+EpsilonDecayStepCount = 400
 EpsilonMinimum = 0
 InitialEpsilon = 1
 QUpdateFrequency = 1
@@ -85,8 +85,8 @@ Prioritized = {prioritized}
 [NetworkModel]
 HiddenLayerNodes = {hidden}
 [Optimization]
-InitialEta = 0.2
-EtaMinimum = 0.2
+InitialEta = 0.05
+EtaMinimum = 0.05
 """
 
 
@@ -101,12 +101,12 @@ def test_a_table_learns_to_reach_the_goal(tmp_path):
 
 
 @pytest.mark.parametrize("representation, hidden, prioritized", [
-    ("dqn", "[12]", False), ("dueling-dqn", "[12, [None], [None]]", True),
+    ("dqn", "[32]", False), ("dueling-dqn", "[32, [None], [None]]", True),
 ])
 def test_a_network_learns_to_reach_the_goal(tmp_path, representation, hidden, prioritized):
     settings = NETWORK.format(representation=representation, hidden=hidden, prioritized=prioritized)
     agent = make(tmp_path, settings)
-    corridor(agent, 50)
+    corridor(agent, 100)
     agent.set_as_best_model()
     agent.enter_evaluation()
     assert [agent.evaluate(np.float32([place / 4])) for place in range(4)] == [1, 1, 1, 1]
