@@ -267,6 +267,8 @@ KNOWN: Sequence[Known] = [
     *refused("`cosine_distance_with_negative_samples` of vectors", "cosine_distance_with_neg",
              r"^InnerProduct: Both matrices"),
     *refused("gradients of `roipooling` where the regions", "roipooling", r"ColumnRangeWithMBLayoutFor: FrameRange"),
+    *refused("a product over all axes of one of several states", "return_full_state",
+             r"right argument shape \[1\] has too few dimensions"),
     Known("an empty minibatch that is reshaped", text("(?i:convolution|pooling|reshape)"), "an empty minibatch",
           "oddly", "refused"),
     *refused("`to_sequence_like` of scalars", "to_sequence", r"input data of rank >= 2"),

@@ -210,8 +210,12 @@ class Program:
         return [("given gradients", f"pulled_back({self.roots[0]}, [{wrt}], m0)")] if wrt else []
 
     def _training(self) -> list[Show]:
-        loss = "tilted(loss)" if self.is_tilted else "loss"
-        return [("training", f"train({loss}, {self.learner_function}, {self.minibatch_list})")]
+        return [("training", f"train({self._trained}, {self.learner_function}, {self.minibatch_list})")]
+
+    @property
+    def _trained(self) -> str:
+        """The expression for what training makes smaller."""
+        return "tilted(loss)" if self.is_tilted else "loss"
 
     @property
     def minibatch_list(self) -> str:
@@ -229,11 +233,11 @@ class Program:
 
     def _observed_training(self) -> list[Show]:
         output = next((r for r in self.roots if self[r].type.dtype == self.dtype), "")
-        training = f"observed_training(loss, {output}, {self.learner_function}, {self.minibatch_list})"
+        training = f"observed_training({self._trained}, {output}, {self.learner_function}, {self.minibatch_list})"
         return [("training that is observed", training)] if self._learns else []
 
     def _long_training(self) -> list[Show]:
-        training = f"train(loss, {self.learner_function}, [m0], {LONG})"
+        training = f"train({self._trained}, {self.learner_function}, [m0], {LONG})"
         return [("training in many steps", training)] if self._learns else []
 
     def _session(self) -> list[Show]:
@@ -243,7 +247,7 @@ class Program:
         if not (fed and are_plain and self._learns):
             return []
         options = 1 + self.seed % 5, 3 + self.seed % 11, 2 + self.seed % 7, 2 + self.seed % 3
-        return [("training in a session", f"session(loss, {self.learner_function}, m0, {options})")]
+        return [("training in a session", f"session({self._trained}, {self.learner_function}, m0, {options})")]
 
     def _structure(self) -> list[Show]:
         return [("structure", f"structure({self._list})")]
@@ -269,7 +273,7 @@ class Program:
         return [("values as they are", f"as_values({self._list}, m0)")]
 
     def _interrupted_training(self) -> list[Show]:
-        training = f"interrupted_training(loss, {self.learner_function}, {self.minibatch_list})"
+        training = f"interrupted_training({self._trained}, {self.learner_function}, {self.minibatch_list})"
         return [("training that is interrupted", training)] if self._learns else []
 
     def _evaluated(self) -> list[Show]:
