@@ -1,7 +1,9 @@
 """The command describes a model, converts it to other formats, and evaluates it; errors are one clear line."""
 
 import json
+import os
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -37,6 +39,24 @@ def test_the_installed_command_runs(model, tmp_path):
     assert C.load_model(out).outputs[0].name == "double"
     wrong = subprocess.run([sys.executable, "-m", "cntkjax.cli", "frobnicate"], capture_output=True, text=True)
     assert wrong.returncode == 2 and "invalid choice" in wrong.stderr
+
+
+def test_an_interrupted_command_says_so_in_one_line(tmp_path):
+    os.mkfifo(tmp_path / "m.model")
+    arguments = [sys.executable, "-m", "cntkjax.cli", "convert", tmp_path / "m.model", tmp_path / "m.onnx"]
+    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as command:
+        with (tmp_path / "m.model").open("wb"):  # as soon as the command reads it
+            command.send_signal(signal.SIGINT)
+            assert command.wait(60) == 130
+        assert command.stderr.read() == "cntkjax convert: interrupted\n"
+
+
+def test_port_names_a_model_that_is_not_there(tmp_path, capsys):
+    path = str(tmp_path / "nowhere.model")
+    assert main(["port", path, "--to", "torch", "-o", str(tmp_path / "out")]) == 1
+    assert path in capsys.readouterr().err
+    assert main(["port", path, "--to", "torch"]) == 1
+    assert "a model is ported with --to (" in capsys.readouterr().err
 
 
 def test_info_lists_the_content_of_a_model(model, capsys):

@@ -14,12 +14,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status: 0, or 1 after an error, whose message is printed to stderr.
 
     That of ``launch`` is the status of the worker that failed; that of ``diff`` is 1 for different models and 2 after
-    an error.
+    an error; that of an interrupted command is 130, as of a program that SIGINT ends.
 
     >>> main(["info", "nowhere.model"])
     1
     """
     options = parse(arguments)
+    try:
+        return _status(options)
+    except KeyboardInterrupt:
+        _print_error(options, "interrupted")
+        return 130
+
+
+def _status(options: argparse.Namespace) -> int:
+    """The exit status of a command that nobody interrupts."""
     # loaded late: they import jax, for which --help need not wait
     from ..io._ctf_rows import MalformedRowError
     from . import _convert, _doctor, _eval, _info, _launch, _port, _run, _serve, _train, _view

@@ -24,7 +24,7 @@ def run(options: argparse.Namespace) -> None:
         print(program_of([f"configFile={options.file}", *options.settings]), end="")
         return
     if not (options.to and options.out) or options.settings:
-        raise ValueError(f"{options.file} is a model: give --to ({', '.join(TARGETS)}) and -o FOLDER, and no settings")
+        raise ValueError(f"a model is ported with --to ({', '.join(TARGETS)}) and -o FOLDER, and without settings")
     model = load(Path(options.file))
     port(model, options.to, options.out)
     left_out = {*model.outputs} - {*without_criteria(model).outputs}
