@@ -45,6 +45,19 @@ def test_files_of_cntk_compute_the_same_as_onnx_runtime(name: str, shape: tuple[
         np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(("samples", "momentum"), [  # as CNTK 2.7 writes it
+    (5000, 0.99044591), (100, 0.61878341), (3, 1.1920929e-07), (1, 0), (0, 0), (np.inf, 1),
+])
+def test_the_time_constant_of_statistics_is_written_as_a_momentum(
+    samples: float, momentum: float, tmp_path: Path
+) -> None:
+    x = C.input_variable((2, 3, 3))
+    C.layers.BatchNormalization(map_rank=1, normalization_time_constant=samples)(x).save(tmp_path / "f", format=ONNX)
+    (node,) = [n for n in onnx.load(tmp_path / "f").graph.node if n.op_type == "BatchNormalization"]
+    (written,) = [a.f for a in node.attribute if a.name == "momentum"]
+    assert written == pytest.approx(momentum, rel=1e-6)
+
+
 # ---- other exporters
 def exported(net: Any, x: Any, axes: dict[int, str] | None, opset: int) -> bytes:
     torch = pytest.importorskip("torch")

@@ -1,4 +1,4 @@
-"""The onnx package, imported when a model is read or written, and its element types."""
+"""The onnx package, imported when a model is read or written, its element types and its momentum of statistics."""
 
 from __future__ import annotations
 
@@ -29,3 +29,21 @@ FLOATING = {1: np.float32, 10: np.float16, 11: np.float64}
 def element_type(dtype: DTypeLike | None) -> int:
     """The number of a NumPy type in an ONNX file."""
     return ELEMENT[np.dtype(dtype).type]
+
+
+# ONNX averages statistics of batch normalization per minibatch, CNTK per sample; its files assume this many samples.
+MINIBATCH_SAMPLES = 48
+
+
+def momentum(time_constant: float) -> float:
+    """The factor of the old statistics, from CNTK's time constant in samples; rounded as CNTK 2.7 rounds it."""
+    if time_constant <= 0:
+        return 0.0
+    return float(1 - np.float32(1 - np.exp(-MINIBATCH_SAMPLES / time_constant)))
+
+
+def time_constant(momentum: float) -> float:
+    """The inverse of `momentum`: 0 takes the statistics of each minibatch, infinity keeps those of the file."""
+    if momentum <= 0:
+        return 0.0
+    return float(-MINIBATCH_SAMPLES / np.log(momentum)) if momentum < 1 else float("inf")

@@ -326,6 +326,18 @@ def test_statistics_of_training_are_outputs_that_need_not_be_read() -> None:
         load(nodes[0], node("Relu", "m1"), opset=9, **statistics)
 
 
+@pytest.mark.parametrize(("attributes", "samples"), [  # as CNTK 2.7 reads it
+    ({}, 455.57852), ({"momentum": 0.99}, 4775.9644), ({"momentum": 0.5}, 69.249359), ({"momentum": 0.0}, 0),
+    ({"momentum": 1.0}, np.inf),
+])
+def test_momentum_of_statistics_is_read_as_a_time_constant(attributes: dict[str, float], samples: float) -> None:
+    statistics = {name: np.float32([1, 2, 3]) for name in ("s", "b", "m", "v")}
+    f, _ = load(node("BatchNormalization", "x s b m v", **attributes), opset=9, **statistics)
+    found = C.logging.graph.depth_first_search(f, lambda n: getattr(n, "op_name", "") == "BatchNormalization", depth=-1)
+    (normalization,) = found
+    assert normalization.attributes["normalizationTimeConstant"] == pytest.approx(samples, rel=1e-6)
+
+
 def test_sizes_that_pytorch_computes_from_a_shape_are_known() -> None:
     sides = [n for side in ("h", "w") for n in (
         node("Gather", f"shape {side}", f"{side}1"), node("Cast", f"{side}1", f"{side}2", to=1),

@@ -10,6 +10,7 @@ import numpy as np
 from .... import ops
 from ....ops._blocks import as_one_block
 from ....variables import Constant
+from .._onnx import time_constant
 from .table import OnnxNode, reads
 from .values import Operand, Outputs, apply_primitive, output_of
 
@@ -184,7 +185,7 @@ def _batch_normalization(node: OnnxNode) -> Outputs:
 
     def normalized(v: Operand) -> Operand:
         return ops.batch_normalization(
-            v, scale, bias, mean, variance, spatial, normalization_time_constant=0,
+            v, scale, bias, mean, variance, spatial, time_constant(node.number("momentum", 0.9)),
             epsilon=node.number("epsilon", 1e-5), use_cudnn_engine=False, running_count=Constant(0, dtype=dtype),
         )
 

@@ -12,6 +12,7 @@ from ....graph.shape import is_unknown
 from ....graph.variable import Edge, Leaf, outside, producer, value_of
 from ....primitives._window import Window
 from ....primitives.pooling import windows_of
+from .._onnx import momentum
 from .graph import ExportError, GraphWriter
 from .table import writes, writes_block
 
@@ -172,9 +173,8 @@ def _batch_normalization(w: GraphWriter, node: Node, *x: str) -> str:
     if flat:
         samples = w.reshape_samples(samples, 1, (-1,))
     operands = [_vector(w, v, dtype) for v in statistics]
-    t = float(a["normalizationTimeConstant"])
-    momentum = float(np.exp(-1 / t)) if t > 0 else 0.9  # CNTK has a time constant in samples, not a factor
-    output = w.node("BatchNormalization", [samples, *operands], epsilon=float(a["epsilon"]), momentum=momentum)
+    output = w.node("BatchNormalization", [samples, *operands], epsilon=float(a["epsilon"]),
+                    momentum=momentum(a["normalizationTimeConstant"]))
     if flat:
         output = w.reshape_samples(output, 1, source.shape)
     return w.unflatten_lead(output, lead, x[0])
