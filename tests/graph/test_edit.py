@@ -22,6 +22,13 @@ def test_a_clone_has_parameters_by_its_method(method):
     np.testing.assert_array_equal(g.eval({g.arguments[0]: np.ones((1, 3))}), expected)
 
 
+def test_a_frozen_parameter_may_be_of_a_wider_type_than_the_constant_beside_it():
+    f = C.parameter((), init=0.5, dtype=np.float64) * C.constant(1.5)
+    g = f.clone("freeze")
+    assert g.dtype == np.float64
+    np.testing.assert_array_equal(g.eval(), 0.75)
+
+
 @pytest.mark.parametrize("build", [
     lambda x, p: C.layers.Dense(2)(x + p),
     lambda x, p: p * C.sin(x + C.parameter(3)),

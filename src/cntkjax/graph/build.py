@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from .axis import BATCH, UNKNOWN_AXES, axes_text
 from .errors import AxisError, ShapeError, explain, in_layer, layer_title, of_layer
 from .function import Node, leaves, native_inputs, nodes
@@ -290,12 +292,17 @@ def _inferred_dtype(primitive: Any, inputs: Sequence[Edge]) -> tuple[type | None
 
 
 def _merged_dtype(op: str, inputs: Sequence[Edge]) -> type | None:
-    """The element type that all operands other than constants share; None while it is unknown."""
+    """The element type that all operands other than constants share; None while it is unknown.
+
+    Constants by themselves take the widest of theirs.
+    """
     typed = [(v, v.dtype) for v in inputs if v.dtype is not None]
     types = dict.fromkeys(dtype for _, dtype in typed)
     for yields in (_yields, has_assumed_dtype):  # of those that yield, constants have the say
         if len(types) > 1:
             types = dict.fromkeys(dtype for v, dtype in typed if not yields(v)) or types
+    if len(types) > 1 and all(v.is_constant for v, _ in typed):  # such as those that freezing makes of parameters
+        return max(types, key=lambda dtype: np.dtype(dtype).itemsize)
     if len(types) > 1 and not all(has_assumed_dtype(v) for v, _ in typed):  # assumptions are settled later
         raise ShapeError(explain(
             f"{op}: operands of different types: " + " and ".join(t.__name__ for t in types),
