@@ -93,6 +93,12 @@ def test_nothing_is_asked_of_which_cntk_shows_nothing():
     assert [(d.kind, d.is_fault) for d in found] == [("not asked", False), ("value", True)]
 
 
+def test_nothing_is_compared_after_a_training_that_cntk_left():
+    shown = {"values 0": [ONE], "training": REFUSAL, "values 1": [ONE]}
+    found = compare(shown, {"values 0": [TWO], "training": [ONE], "values 1": [TWO]}, "float32")
+    assert [(d.kind, d.what) for d in found] == [("accepted", "training"), ("value", "values 0")]
+
+
 def test_programs_have_inputs_of_known_axes_only():
     """An axis that an operation creates is no axis of an input."""
     draft = Draft(0, "float32")
