@@ -67,8 +67,9 @@ class Evaluation:
             outcomes = [step.run(feeds(step, data)) for step, data in zip(self._steps, fed, strict=True)]
             size_read = max(data.num_samples for data in minibatch.values())  # also of nodes of weights only
             sizes = [outcome.samples if data else size_read for data, outcome in zip(fed, outcomes, strict=True)]
+            totals = [float(outcome.loss) for outcome in outcomes]
             for each in (whole, since):
-                each.add([float(outcome.loss) for outcome in outcomes], sizes)
+                each.add(totals, sizes)
             if whole.minibatches % (every or sys.maxsize) == 0:
                 since = self._show(since, whole, log)
         if not whole.minibatches:

@@ -102,7 +102,7 @@ class Step:
     """Computes criteria over minibatches, and trains if there are learners.
 
     Units: loss and metric are summed over all elements of all samples of a minibatch. The number of samples is that of
-           the loss, or, where that has no dynamic axes, of what it was reduced from; or else that of `counted`.
+           the loss, or, where that has no dynamic axes, of what it was reduced from; that of `counted`, if given.
 
     `memory`: what delays carry over where sequences are cut between minibatches. Alternating steps with other outputs
     share it, and `pending`.
