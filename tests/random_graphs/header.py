@@ -316,7 +316,7 @@ def text_file(path, minibatch):
                 out.write("%d %s\n" % (i, " ".join("|%s %s" % field for field in sorted(fields.items()))))
 
 
-NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+NUMBER = re.compile(r"-?(?:\d+(?:\.\d+)?|\b(?:nan|inf)\b)")
 
 
 def session(loss, learner, minibatch, options):

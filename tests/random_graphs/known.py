@@ -107,6 +107,12 @@ def follows_user_function(pattern: str, is_open: bool = False) -> Predicate:
     )
 
 
+def loops_beside_user_function(program: Program, s: Statement) -> bool:
+    """A loop or a delay in a program with a user function."""
+    is_loop = bool(re.search("loop|Recurrence|Fold|past_value|future_value|[dD]elay", s.text))
+    return is_loop and any("user_function" in other.text for other in program.statements)
+
+
 def has_operands_of_other_axes(program: Program, s: Statement) -> bool:
     return "C.cosine_distance(" in s.text and len({program[u].type.shape for u in s.uses}) > 1
 
@@ -148,6 +154,12 @@ def rounds_own_cosine(program: Program, s: Statement) -> bool:
     """The integer above or below the cosine of a value and itself, which is 1 but for rounding."""
     cosine = r"C\.cosine_distance\((v\d+), \1\)"
     return bool(re.match(r"C\.(ceil|floor)\(v", s.text)) and bool(re.match(cosine, program[s.uses[0]].text))
+
+
+def compares_equal_folds(program: Program, s: Statement) -> bool:
+    """Which element of the difference of two folds is the largest: 0 but for rounding, if sequences have one step."""
+    folds = r"C\.layers\.Fold\((.*)\)\(v\d+\) - C\.layers\.Fold\(\1, go_backwards=True\)"
+    return bool(re.match(r"C\.(arg|hard)m", s.text)) and bool(re.search(folds, program[s.uses[0]].text))
 
 
 def is_cyclic_clone(program: Program, s: Statement) -> bool:
@@ -196,7 +208,7 @@ KNOWN: Sequence[Known] = [
              r"Expected MBLayout in Input", r"MBLayout must be set first", "DoMatrixProductOf: Ranks",
              "Parameter.*ColumnRangeWithMBLayoutFor: FrameRange's dynamic axis"),
     *refused("clones, and generators, of blocks that have one operand twice",
-             r"Unfold|C\.Function|clone|self_stabilization|Stabilizer|AttentionModel|steepness",
+             r"Unfold|C\.Function|clone|self_stabilization|Stabilizer|AttentionModel|steepness|\((v\d+), \1\b",
              r"of the new clone do not match the cloned inputs", "Block Function '.*': Inputs",
              "of the underlying composite Function of Block"),
     *refused("`clone('freeze')` of a parameter whose shape", "freeze", "^Cannot create an NDArrayView using a view"),
@@ -234,6 +246,14 @@ KNOWN: Sequence[Known] = [
              r"^Function '.*(The output|: Input)"),
     *refused("`squeeze` of all axes where one is free", "C.squeeze", r"^Squeeze\d+ Reshape operation: Input"),
     *refused("`to_sequence` of unpacked sparse data", "C.to_sequence", "^Dense input data supplied for sparse"),
+    *refused("reductions, `slice` and `gather` along the batch", r"default_batch_axis\(\)\], keepdims=False",
+             "Cannot query the static axis index for a non-static axis"),
+    *refused("training through `stop_gradient` of a batch normalization", r"stop_gradient\(",
+             r"^BatchNormalization\d+ is not an input of BatchNormalization"),
+    Known("a minibatch of a `MinibatchSource` for an input of shape `()`", is_scalar_input,
+          r"^Value rank \(\d\) should be larger than the Variable rank \(0\)", "training in a session", "accepted"),
+    Known("sparse operands of operations that CNTK computes with dense ones", text("input_variable"),
+          "Sparse tensors are not supported unless", "fed oddly", "accepted"),
     Known("`hardmax` of the unpacked steps of sparse", compares_sparse_steps),
     Known("a free dimension in a loop", loops_over_another_size, "are not compatible|expected matrix size",
           "training|values again", "accepted"),
@@ -263,7 +283,7 @@ KNOWN: Sequence[Known] = [
     *refused("`AttentionModel`, `Stabilizer` and cells",
              "AttentionModel|Stabilizer|self_stabilization|steepness|hierarchical", r"with different DataTypes"),
     *refused("`one_hot` with `sparse_output=True` along", r"one_hot\(.*True", r"AssignOneHot: Target matrix size",
-             "expected dimension <= 2 array or matrix"),
+             "expected dimension <= 2 array or matrix", "is out of range of the source matrix"),
     *refused("`cosine_distance_with_negative_samples` of vectors", "cosine_distance_with_neg",
              r"^InnerProduct: Both matrices"),
     *refused("gradients of `roipooling` where the regions", "roipooling", r"ColumnRangeWithMBLayoutFor: FrameRange"),
@@ -322,6 +342,7 @@ KNOWN: Sequence[Known] = [
     Known("`times` of a vector and a one-column matrix", is_row_of_other_samples),
     Known("comparisons of values that are equal but for rounding", compares_with_itself),
     Known("comparisons of values that are equal but for rounding", rounds_own_cosine),
+    Known("comparisons of values that are equal but for rounding", compares_equal_folds),
     Known("`lambda_rank` and `ndcg_at_1` of sequences", of_sequences(r"C\.(lambda_rank|ndcg)")),
     Known("gradients that flow through a `lambda_rank`", text("lambda_rank"), observed=BACKWARD),
     Known("gradients of `tan`, of `pow`", text("roipooling"), observed=BACKWARD),
@@ -339,7 +360,7 @@ KNOWN: Sequence[Known] = [
     Known("a list of NumPy numbers fed as samples", is_scalar_input, observed="fed oddly"),
     Known("a loop over a user function", follows_user_function("loop|Recurrence|Fold", is_open=True)),
     Known("truncated sequences in a loop over a user function",
-          follows_user_function("loop|Recurrence|Fold|past_value|future_value|Delay"), observed="pieces"),
+          loops_beside_user_function, observed="pieces"),
     Known("a free dimension in a loop", loops_over_another_size),
 ]
 

@@ -263,8 +263,9 @@ class Program:
         return [("values on the way", f"evaluate([{', '.join(self.on_the_way)}], m0)")] if self.on_the_way else []
 
     def _values_again(self) -> list[Show]:
-        is_random = any(re.search("random|Dropout", s.text) for s in self.statements)
-        return [] if is_random else [("values again", f"again({self._list}, {self.minibatch_list})")]
+        """Not of what is random, or assigns: a `Predictor` has its own copies of the parameters, as they were."""
+        is_other = any(re.search(r"random|Dropout|C\.assign\(", s.text) for s in self.statements)
+        return [] if is_other else [("values again", f"again({self._list}, {self.minibatch_list})")]
 
     def _other_parameters(self) -> list[Show]:
         return [("values of other parameters", f"revalued({self._list}, m0)")]

@@ -46,7 +46,7 @@ def refusal(error, is_fed_well=False):
     explained = is_fed_well and type(error).__name__ == "ArgumentError" and error.__cause__ is not None
     place = "%s:%s" % (os.path.basename(frames[-1][0]), frames[-1][1]) if frames else ""
     return {
-        "error": type(error).__name__, "message": message[:400], "place": place,
+        "error": type(error).__name__, "message": message[:1500], "place": place,
         "accident": explained or (not ours and (where not in frames[-1][0] or isinstance(error, ACCIDENTS))),
     }
 
