@@ -98,7 +98,7 @@ COMPOSED: dict[str, Rule] = {
     "composed: inferred parameter": rule("C.times({a}, C.parameter((C.InferredDimension, {n}), init=C.initializer.{i}, dtype=T))", a=operand(at_least=1, sparse=None, closed=True), n=integer(1, 3),
                                          i=number("uniform(1, seed=3)", "glorot_normal(seed=4)", "he_uniform(seed=2)", "xavier(seed=5)")),
     "composed: reload and clone": rule("reload(C.layers.Sequential([C.layers.Dense(2), C.layers.Recurrence({cell})])({a})).clone('{how}') * 2", a=_VECTORS, cell=_CELL, how=_HOW),
-    "composed: user function of two": rule("(lambda f: f.outputs[{i}] * f.outputs[{j}])(C.user_function(Pair({a}, C.cos({b}))))", 2, a=operand(axes=True), b=like("a", False), i=number(0, 1), j=number(0, 1)),
+    "composed: user function of two": rule("(lambda f: f.outputs[{i}] * f.outputs[{j}])(C.user_function(Pair({a}, {a} * C.cos({b}))))", 2, a=operand(axes=True), b=like("a", False), i=number(0, 1), j=number(0, 1)),
     "composed: user function of a table": rule("C.user_function(Square(C.alias(C.one_hot(C.round(C.abs({a})), 3, True)))) * {w}", 0.3, a=operand(rank=0, axes=True), w=weights("a", lambda draft, shape: (3,))),
     "composed: user functions in a row": rule("C.user_function(Square(C.user_function(Square({a})) - {b})) * C.user_function(Square({b}))", a=operand(axes=True), b=like("a", False)),
     "composed: hardmax of an Embedding": rule("C.layers.Embedding(2)(C.hardmax(C.layers.Dense(3)({a})))", a=RANKED),

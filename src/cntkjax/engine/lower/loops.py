@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import jax
 import jax.numpy as jnp
@@ -106,12 +106,17 @@ class ScannedLoop:
 
         Shapes: inputs [time, rows, *shape].
         """
+        init = tuple(self._initial_buffer(delay, self.ctx.layouts[self.loop.axis].rows) for delay in self.initial)
+        weights, invariants, inputs = self._read()
+        return weights, invariants, init, inputs
+
+    def _read(self) -> tuple[list[Array], Invariants, Inputs]:
+        """The weights, the invariants and the inputs of all steps."""
         layout = self.ctx.layouts[self.loop.axis]
         sequence_arrays = [v.data for v in self.sequences.values()]
-        init = tuple(self._initial_buffer(delay, layout.rows) for delay in self.initial)
         weights = [_side_by_side([w.data(self.ctx, self.invariants) for w in group]) for group in self.weights]
         cells = (layout.position, layout.remaining, layout.seq, layout.mask, jnp.arange(layout.time))
-        return weights, (self.layout_arrays, list(self.invariant_arrays.values())), init, (sequence_arrays, cells)
+        return weights, (self.layout_arrays, list(self.invariant_arrays.values())), (sequence_arrays, cells)
 
     def run(self, weights: Sequence[Array], invariants: Invariants, init: Buffers, xs: Inputs) -> list[Array]:
         """The outputs of all steps. Shapes: [time, rows, *shape]."""
@@ -131,6 +136,26 @@ class ScannedLoop:
 
         Errors: ValueError if a value is assigned in the loop.
         """
+        def delayed(outer: Context, env: Environment, step: LoopStep) -> list[Array]:
+            pairs = zip(self.loop.delays, carry, strict=True)
+            return [self._delayed(outer, env, delay, buffer[0], step) for delay, buffer in pairs]
+
+        ctx, env, tapped_products = self._computed(weights, invariants, delayed, inputs, taps)
+        if ctx.updates:
+            raise ValueError(explain(
+                f"a value cannot be assigned inside a recurrent loop: {next(iter(ctx.updates))!r}",
+                fix="move cntk.assign out of the loop",
+            ))
+        pairs = zip(self._new_values(ctx, env), carry, strict=True)
+        new_carry = tuple(_pushed(buffer, value) for value, buffer in pairs)
+        return new_carry, [ctx.array(env[v]) for v in self.outputs], tapped_products
+
+    def _computed(
+        self, weights: Sequence[Array], invariants: Invariants,
+        delayed: Callable[[Context, Environment, LoopStep], Sequence[Array]], inputs: Inputs,
+        taps: Sequence[Array] | None,
+    ) -> tuple[Context, Environment, TappedProducts]:
+        """What the nodes compute in one step, where `delayed` gives the values of the delays."""
         layout_arrays, invariant_arrays = invariants
         sequence_arrays, (position, remaining, seq, mask, time) = inputs
         outer = self.with_layouts(layout_arrays)
@@ -144,17 +169,12 @@ class ScannedLoop:
             for v, d in zip(self.invariant_arrays, invariant_arrays, strict=True)
         }
         env |= {v: Traced(d, self.axes) for v, d in zip(self.sequences, sequence_arrays, strict=True)}
-        for delay, buffer in zip(self.loop.delays, carry, strict=True):
-            env[delay.node_outputs[0]] = Traced(self._delayed(outer, env, delay, buffer[0], step), self.axes)
-        tapped_products = self._run_nodes(ctx, env, weights, taps)
-        if ctx.updates:
-            raise ValueError(explain(
-                f"a value cannot be assigned inside a recurrent loop: {next(iter(ctx.updates))!r}",
-                fix="move cntk.assign out of the loop",
-            ))
-        new_values = [ctx.array(env[resolve(d.node_inputs[0])]) for d in self.loop.delays]
-        new_carry = tuple(_pushed(buffer, value) for value, buffer in zip(new_values, carry, strict=True))
-        return new_carry, [ctx.array(env[v]) for v in self.outputs], tapped_products
+        states = delayed(outer, env, step)
+        env |= {d.node_outputs[0]: Traced(x, self.axes) for d, x in zip(self.loop.delays, states, strict=True)}
+        return ctx, env, self._run_nodes(ctx, env, weights, taps)
+
+    def _new_values(self, ctx: Context, env: Environment) -> list[Array]:
+        return [ctx.array(env[resolve(d.node_inputs[0])]) for d in self.loop.delays]
 
     def _delayed(self, outer: Context, env: Environment, delay: Node, state: Array, step: LoopStep) -> Array:
         """The value of a delay in a step: the oldest of its buffer, or the initial state. Shapes: [rows, *shape]."""
@@ -217,7 +237,7 @@ class ScannedLoop:
         for delay, initial in self.initial.items():
             value = self.sequences.get(initial) or self.invariants[initial]
             states = env[resolve(delay.node_inputs[0])].data
-            carry_out(self.ctx, delay, _as_states(states, 2, self._state_shape(delay.node_outputs[0])), value)
+            carry_out(self.ctx, delay, _as_states(states, 2, self._state_shapes[delay]), value)
 
     def _initial_buffer(self, delay: Node, rows: int) -> Array:
         """The buffer before the first step: the initial state, or zeros where every sequence selects its own.
@@ -225,7 +245,7 @@ class ScannedLoop:
         Shapes: [offset, rows, *shape].
         Errors: ShapeError for an initial state that data have made larger than the state.
         """
-        sample = self._state_shape(delay.node_outputs[0])
+        sample = self._state_shapes[delay]
         given = self.invariants.get(self.initial[delay]) or self.sequences[self.initial[delay]]
         if broadcast([sample, sample_shape(self.ctx, given)]) != sample:
             raise unfit_data(delay, [sample, sample_shape(self.ctx, given)])
@@ -238,7 +258,39 @@ class ScannedLoop:
         states = self.sequences[initial].data[-1 if self.loop.reverse else 0]
         return jnp.broadcast_to(pad_rank(states, 1, 1 + len(sample)), shape).astype(dtype)
 
-    def _state_shape(self, state: Edge) -> Shape:
+    @cached_property
+    def _state_shapes(self) -> Mapping[Node, Shape]:
+        """The shape of each state: free dimensions are those that a step computes from states as small as an input."""
+        delays = self.loop.delays
+        shapes = {d: self._shape_as_an_input(d.node_outputs[0]) for d in delays}
+        if not all(is_known(d.node_outputs[0].shape) for d in delays):
+            for _ in delays:  # each may be an operand of the next
+                shapes = self._widened(shapes)
+        return shapes
+
+    def _widened(self, shapes: Mapping[Node, Shape]) -> dict[Node, Shape]:
+        """The shapes to which states and what a step computes from them are broadcast.
+
+        Errors: ShapeError if they cannot be.
+        """
+        rows = self.ctx.layouts[self.loop.axis].rows
+        weights, invariants, inputs = self._read()
+
+        def new_states(inputs: Inputs) -> list[Array]:
+            states = [jnp.zeros((rows, *shape), d.node_outputs[0].dtype) for d, shape in shapes.items()]
+            ctx, env, _ = self._computed(weights, invariants, lambda *_: states, inputs, None)
+            return self._new_values(ctx, env)
+
+        widened = {}
+        computed = jax.eval_shape(new_states, jax.tree.map(lambda x: x[0], inputs))
+        for (delay, shape), value in zip(shapes.items(), computed, strict=True):
+            both = broadcast([shape, value.shape[1:]])
+            if both is None:
+                raise unfit_data(delay, [shape, value.shape[1:]])
+            widened[delay] = both
+        return widened
+
+    def _shape_as_an_input(self, state: Edge) -> Shape:
         """The shape of a state; its free dimensions are those of an input of the loop.
 
         Errors: ValueError if no input has the same free dimensions.
