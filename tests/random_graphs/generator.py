@@ -36,7 +36,7 @@ OBSERVED = {
     "values again": 0.5, "as values": 0.7,
     "interrupted training": 0.5, "evaluated training": 0.4,
 }
-FOR_A_GPU = 0.1  # of the programs: what they are compiled to runs on a CPU as well
+FOR_A_GPU = 0.05  # of the programs: what they are compiled to runs on a CPU as well, which takes long to compile it
 
 
 def write(seed: int, form: str = "") -> tuple[Program, list[Program]]:
