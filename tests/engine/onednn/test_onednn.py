@@ -41,7 +41,8 @@ def test_values_and_gradients_are_those_of_double_precision(case):
         z, x, w, data = convolved(*CASES[case], precision)
         gradients = C.reduce_sum(C.square(z)).grad({x: data}, wrt=[x, w])
         results[precision] = [z.eval({x: data}), gradients[x], gradients[w]]
-    assert len(set(plans._kept) - before) == 3  # the value and both gradients
+    # The value and both gradients; without AVX-512 oneDNN has none of its own for one gradient of some windows.
+    assert len(set(plans._kept) - before) in ((2, 3) if case in ("dilation", "large window") else (3,))
     for expected, result in zip(*results.values(), strict=True):
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
 
