@@ -5,6 +5,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -41,8 +42,9 @@ def test_values_and_gradients_are_those_of_double_precision(case):
         z, x, w, data = convolved(*CASES[case], precision)
         gradients = C.reduce_sum(C.square(z)).grad({x: data}, wrt=[x, w])
         results[precision] = [z.eval({x: data}), gradients[x], gradients[w]]
-    # The value and both gradients; without AVX-512 oneDNN has none of its own for one gradient of some windows.
-    assert len(set(plans._kept) - before) in ((2, 3) if case in ("dilation", "large window") else (3,))
+    # The value and both gradients; without AVX-512 oneDNN has no fast one of some windows.
+    is_left_to_xla = case in ("dilation", "large window") and "avx512f" not in Path("/proc/cpuinfo").read_text()
+    assert len(set(plans._kept) - before) == 3 - is_left_to_xla
     for expected, result in zip(*results.values(), strict=True):
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
 
