@@ -95,6 +95,36 @@ def test_names_are_set_once(line):
         z.set_name(3)
 
 
+def reread(f, folder):
+    f.save(folder / "f.model")
+    return C.load_model(folder / "f.model")
+
+
+@pytest.mark.parametrize("make", [C.sin, C.layers.Dense(2), lambda x: C.combine([C.sin(x)])])
+def test_the_name_of_a_composite_is_its_own(make, tmp_path):  # here and in the next two as in CNTK
+    f = make(C.input_variable(3))
+    f.name = "new"
+    for named in (f, f.clone("clone"), reread(f, tmp_path)):
+        assert (named.name, named.root_function.name, named.output.name) == ("new", "", "")
+        assert named.find_by_name("new") is None
+    f.root_function.name = "newer"
+    assert (f.name, f.root_function.name, f.output.name) == ("new", "newer", "")
+
+
+@pytest.mark.parametrize("make", [C.sin, C.layers.Dense(2)])
+def test_the_output_of_a_node_that_is_named_late_has_the_name_in_copies(make, tmp_path):
+    f = make(C.input_variable(3))
+    f.root_function.name = "new"
+    assert (f.name, f.output.name) == ("", "")
+    for copy in (f.clone("clone"), reread(f, tmp_path)):
+        assert (copy.name, copy.root_function.name, copy.output.name) == ("", "new", "new")
+
+
+def test_a_python_function_names_its_block_only():
+    assert C.Function(lambda x: C.sin(x), name="q").name == ""
+    assert C.Function(lambda x: C.sin(x), make_block=True, op_name="o", name="q").root_function.name == "q"
+
+
 def test_functions_and_states_describe_themselves(line):
     x, _, z = line
     assert z.root_function.as_string().startswith("Plus: Output('")

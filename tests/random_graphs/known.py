@@ -198,6 +198,7 @@ def is_scalar_input(program: Program, s: Statement) -> bool:
 ROOTS = r"C\.(sqrt|asin|acos|atanh)|reduce_l2|LayerNorm|mean_variance"
 FORWARD = "values|loaded|fed|pieces"
 BACKWARD = "gradients|training"
+AND_LATER = f"{BACKWARD}|values (on the way|again|of other parameters|as they are)"  # with statistics that it leaves
 PADS_CHANNELS = r"C\.convolution_transpose\(.*auto_padding=\[True"
 
 KNOWN: Sequence[Known] = [
@@ -354,7 +355,7 @@ KNOWN: Sequence[Known] = [
     Known("gradient of `crop_manual` of a value to its own size", text(r"C\.cast\("), observed=BACKWARD),
     Known("the running variance of a batch normalization", text("BatchNormalization"), "nan.* in CNTK"),
     Known("batch normalization of pieces of sequences", of_sequences("BatchNormalization"), observed="pieces"),
-    Known("batch normalization of sequences of vectors", of_sequences("BatchNormalization"), observed=BACKWARD),
+    Known("batch normalization of sequences of vectors", of_sequences("BatchNormalization"), observed=AND_LATER),
     Known("loops over several values of which `to_sequence`", loops_over_made_steps),
     Known("clone: a substitute that is computed from", text(r"\.clone\("), r"\['new'\].* here", kind="type"),
     Known("clone: a substitute that is computed from", is_cyclic_clone, kind="type"),

@@ -118,7 +118,7 @@ class Cloner:
         self._nodes[node] = copy
         if not node.primitive.passes_through:
             for old, new in zip(node.node_outputs, copy.node_outputs, strict=True):
-                new._name = old._name
+                new._name = old._name or new._name  # its node may have been named since
                 self.replacements[old] = new
             self._note_new_axes(node, copy)
 

@@ -124,7 +124,7 @@ def from_python(f: Callable[..., Any], make_block: bool = False, op_name: str = 
     """Trace a Python function of variables into a Function.
 
     Its arguments become placeholders of the same names, or inputs if they are annotated with types; optional arguments
-    keep their defaults.
+    keep their defaults. `op_name` and `name` are those of the block; without one the result keeps its name, as in CNTK.
 
     Errors: TypeError if `f` is not callable, returns None, or has arguments that its result does not depend on.
     """
@@ -147,8 +147,6 @@ def from_python(f: Callable[..., Any], make_block: bool = False, op_name: str = 
             f"({', '.join(missing)}): make them arguments of the Python function"
         )
     _set_order(function, arguments, getattr(f, "__name__", ""))
-    if name and not function.name:
-        function.name = name
     mark_layer(function, getattr(f, "__name__", ""))
     return function
 

@@ -129,6 +129,8 @@ class Function(Computing, VariableMixin, TensorOpsMixin, Node):
     def name(self) -> str:
         """The user's name for the function, or ''; it can be set once.
 
+        A composite has a name of its own: setting it names neither the node at its root nor the output, as in CNTK.
+
         Errors: ValueError if it is set already.
         """
         return self._name
@@ -137,10 +139,7 @@ class Function(Computing, VariableMixin, TensorOpsMixin, Node):
     def name(self, value: str) -> None:
         if self._name and not Settings.renaming:
             raise ValueError(f"Function '{self._name}': a name that is set cannot be changed")
-        self._name = value
-        rename(self.root_function, value)
-        for v in self.outputs if len(self.outputs) == 1 else ():
-            rename(v, value)
+        rename(self, value)
 
     @property
     def output(self) -> Variable:

@@ -16,7 +16,7 @@ import numpy as np
 from .... import ops
 from ....graph.function import Node
 from ....graph.shape import FREE, Shape
-from ....graph.variable import Edge, producer
+from ....graph.variable import Edge, producer, rename
 from ....ops.functions import Function
 from ....variables import Constant, Parameter
 from ...dictionary import FormatError
@@ -228,9 +228,9 @@ class GraphReader:
             self.named.add(variable)
             return variable
         self.named.add(variable)
-        is_composite = isinstance(value, Function) and value.is_composite
-        composite = value if is_composite else ops.as_composite(owner)  # type: ignore[arg-type]
-        composite.name = node.name  # type: ignore[misc]
+        composite = [value] if isinstance(value, Function) else []
+        for named in (owner, *composite, *(owner.outputs if len(owner.outputs) == 1 else ())):
+            rename(named, node.name)
         return variable
 
     def body(self, graph: GraphProto, tensors: dict[str, OnnxTensor]) -> GraphReader:
