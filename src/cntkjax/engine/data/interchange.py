@@ -16,7 +16,7 @@ from .sparse import Sparse
 def ragged_from_grid(
     data: AnyArray | Sparse, count: int, layout: tuple[AnyArray, AnyArray, AnyArray] | None
 ) -> Ragged:
-    """An output with dynamic axes of a program, in the form in which it can be fed again: on the device, unless sparse.
+    """An output with dynamic axes of a program, in the form in which it can be fed again: where it is, unless sparse.
 
     Shapes: data [batch, *shape], or with a layout (row, start, length) [time, rows, *shape]; padding is removed.
     """
@@ -24,9 +24,12 @@ def ragged_from_grid(
         ragged = ragged_from_grid(data.todense(), count, layout)
         dense = np.asarray(ragged.data)
         return Ragged(SparseRows.from_dense(dense.reshape(len(dense), -1)), ragged.lengths)
+    if layout is None and len(data) == count:
+        return Ragged(data, None)  # type: ignore[arg-type]  # on the device
+    data = host_view(data)
     with double_precision(data.dtype == np.float64):
         if layout is None:
-            return Ragged(data if len(data) == count else data[:count], None)  # type: ignore[arg-type]  # on the device
+            return Ragged(data[:count], None)  # type: ignore[arg-type]  # on the device
         row, start, length = (np.asarray(a)[:count] for a in layout)
         samples = data[ranges(start, length), np.repeat(row, length)]
         return Ragged(samples, length.astype(np.int32))  # type: ignore[arg-type]  # on the device
@@ -39,6 +42,7 @@ def pad_sequences(data: AnyArray, lengths: np.ndarray, steps: int = 0) -> AnyArr
     """
     longest = int(lengths.max(initial=steps))
     mask = np.arange(longest)[None, :] < lengths[:, None]
+    data = host_view(data)
     if isinstance(data, np.ndarray):
         padded = np.zeros((*mask.shape, *data.shape[1:]), data.dtype)
         padded[mask] = data
@@ -55,6 +59,14 @@ def device_array(data: AnyArray, device: jax.Device | None = None) -> jax.Array:
         return jnp.asarray(data) if device is None else jax.device_put(data, device)
 
 
+def host_view(data: AnyArray) -> AnyArray:
+    """An array of the first CPU as a NumPy array in the same memory, any other as it is.
+
+    Elements are selected from a JAX array by a program, which is compiled for each new size.
+    """
+    return np.asarray(data) if platform_of(data) == ("cpu", 0) else data
+
+
 def platform_of(data: AnyArray) -> tuple[str, int]:
     """The platform of the device that holds an array, and the number of the device there."""
     if not isinstance(data, jax.Array):
@@ -63,4 +75,4 @@ def platform_of(data: AnyArray) -> tuple[str, int]:
     return device.platform, jax.local_devices(backend=device.platform).index(device)
 
 
-__all__ = ["device_array", "pad_sequences", "platform_of", "ragged_from_grid"]
+__all__ = ["device_array", "host_view", "pad_sequences", "platform_of", "ragged_from_grid"]

@@ -15,6 +15,7 @@ from ...graph.axis import Axis
 from ...graph.errors import AxisError, BatchSizeError, ShapeError, explain
 from ...graph.shape import filled
 from ...graph.variable import Edge
+from ..data.interchange import host_view
 from ..data.layout import Batch, Layout
 from ..data.packing import Grid, bucket, with_padding
 from ..data.ragged import Ragged, SparseRows
@@ -325,6 +326,7 @@ def gather_rows(
     """
     if isinstance(data, SparseRows):
         return _pack_sparse(data, index, variable, width)
+    data = host_view(data)
     return data.take(index, axis=0) if isinstance(data, np.ndarray) else data[index]
 
 
