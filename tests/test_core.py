@@ -188,6 +188,16 @@ def test_static_and_sparse_results_are_fed_again():
     assert [r.tolist() for r in C.times(s, np.arange(4.0).reshape(4, 1)).eval({s: hot})] == [[[1], [3]], [[2]]]
 
 
+def test_sparse_values_without_dynamic_axes_are_fed_again():
+    identity = C.eye_like(C.parameter((3, 2)), True)
+    value = identity.eval(as_numpy=False)
+    assert value.is_sparse and value.shape == (3, 2) and value.data.is_sparse
+    rows = C.input_variable((3, 2), dynamic_axes=[])
+    expected = [[2, 0], [0, 2], [0, 0]]
+    assert (rows * 2).eval({rows: value}).tolist() == expected
+    assert (rows * 2).eval({rows: identity.eval(as_numpy=False).deep_clone()}).tolist() == expected
+
+
 def test_a_value_is_valid_until_its_function_computes_again():
     x = C.input_variable(2)
     f = x * 2

@@ -273,7 +273,7 @@ class Value(DataMixin):
         ragged = self.ragged
         data = ragged.data.to_dense() if isinstance(ragged.data, SparseRows) else ragged.data
         if self._static:
-            return data[0].reshape(self._shape)
+            return data.reshape(self._shape)
         data = data.reshape(-1, *self._shape)
         return data if ragged.lengths is None else pad_sequences(data, ragged.lengths, self._steps)
 

@@ -46,6 +46,11 @@ def loops_over_another_size(program: Program, s: Statement) -> bool:
     return bool(re.search("loop|Recurrence|Fold", s.text)) and s.type.is_open and len(sizes) > 1
 
 
+def is_alias_of_no_samples(program: Program, s: Statement) -> bool:
+    """A second name of a value without dynamic axes."""
+    return bool(re.search(r"C\.(alias|combine)\(", s.text)) and not s.type.axes
+
+
 def of_sequences(pattern: str) -> Predicate:
     return lambda program, s: bool(re.search(pattern, s.text)) and any(program[u].type.is_sequence for u in s.uses)
 
@@ -209,7 +214,8 @@ KNOWN: Sequence[Known] = [
              r"Expected MBLayout in Input", r"MBLayout must be set first", "DoMatrixProductOf: Ranks",
              "Parameter.*ColumnRangeWithMBLayoutFor: FrameRange's dynamic axis"),
     *refused("clones, and generators, of blocks that have one operand twice",
-             r"Unfold|C\.Function|clone|self_stabilization|Stabilizer|AttentionModel|steepness|\((v\d+), \1\b",
+             r"Unfold|C\.Function|clone|self_stabilization|Stabilizer|AttentionModel|steepness|"
+             r"[\[(](v\d+), (.*, )?\1\b",
              r"of the new clone do not match the cloned inputs", "Block Function '.*': Inputs",
              "of the underlying composite Function of Block"),
     *refused("`clone('freeze')` of a parameter whose shape", "freeze", "^Cannot create an NDArrayView using a view"),
@@ -356,6 +362,8 @@ KNOWN: Sequence[Known] = [
     Known("the running variance of a batch normalization", text("BatchNormalization"), "nan.* in CNTK"),
     Known("batch normalization of pieces of sequences", of_sequences("BatchNormalization"), observed="pieces"),
     Known("batch normalization of sequences of vectors", of_sequences("BatchNormalization"), observed=AND_LATER),
+    Known("a parameter, by itself or through an `alias`, among the outputs of a training step", is_alias_of_no_samples,
+          observed="observed"),
     Known("loops over several values of which `to_sequence`", loops_over_made_steps),
     Known("clone: a substitute that is computed from", text(r"\.clone\("), r"\['new'\].* here", kind="type"),
     Known("clone: a substitute that is computed from", is_cyclic_clone, kind="type"),

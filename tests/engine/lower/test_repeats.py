@@ -81,6 +81,22 @@ def test_repeated_pieces_stand_beside_sequences_of_several_axes():
         np.testing.assert_allclose(value[0], expected, rtol=1e-5)
 
 
+def test_repeated_pieces_of_which_only_the_axis_matters_have_gradients_of_zeros():
+    x, steps, start = C.input_variable(18), C.sequence.input_variable(1), C.input_variable(2)
+    pieces = [C.slice(x, 0, 0, 1)]
+    for i in range(17):
+        pieces.append(C.sigmoid(C.reduce_sum(pieces[-1]) * 0.1 + C.slice(x, 0, i, i + 1)))
+    plan = Plan(C.splice(*pieces).outputs)
+    assert any(isinstance(item, repeats.Repeat) for item in repeats.repeats(plan.parts, plan.outputs))
+    of_steps = C.sequence.broadcast_as(C.splice(*pieces), steps)
+    doubled = C.layers.UnfoldFrom(lambda h: h * 2)(start, of_steps)
+    loss = C.sequence.reduce_sum(C.reduce_sum(doubled))
+    data = {x: np.ones((1, 18)), steps: [np.ones((3, 1))], start: np.ones((1, 2))}
+    gradients = loss.grad(data, [x, start])
+    assert not gradients[x].any() and gradients[x].shape == (1, 18)
+    assert gradients[start].tolist() == [[2 + 4 + 8] * 2]
+
+
 def kernels_of_updates(layers):
     """The different kernels of a step that trains equal layers."""
     def step(weights):

@@ -80,11 +80,21 @@ def _run_from(ctx: Context, repeat: Repeat, begin: int, env: Environment) -> Non
 
     arrays = [value.data for value in own]
     last, ys = lax.scan(step, [value.data for value in before], arrays, len(repeat.pieces) - begin)
-    for output, value, data in zip(repeat.outputs, forms, ys, strict=True):
+    for output, value, data in zip(repeat.outputs, forms, _with_whole_gradients(ys), strict=True):
         for i in range(begin, len(repeat.pieces)):
             env[repeat.variable(i, output)] = replace(value, data=data[i - begin])
     for output, value, data in zip(repeat.carried, before, last, strict=True):
         env[repeat.variable(-1, output)] = replace(value, data=data)
+
+
+@jax.custom_vjp
+def _with_whole_gradients(arrays: list[Array]) -> list[Array]:
+    """The same arrays, with gradients of zeros if the loss does not depend on them: jax (0.10) cannot do without, for
+    what a scan returns of each step."""
+    return arrays
+
+
+_with_whole_gradients.defvjp(lambda arrays: (arrays, None), lambda _, gradients: (gradients,))
 
 
 def _stacked(ctx: Context, variables: Sequence[Edge], env: Environment) -> Traced:

@@ -75,6 +75,8 @@ class Result:
 
     def ragged(self) -> Ragged | AnyArray:
         """The data in a form that can be fed; they stay on the device."""
+        if isinstance(self.data, Sparse) and not self.variable.dynamic_axes and self.host.ndim == 2:
+            return Ragged(SparseRows.from_dense(self.host), None)
         if self.by_rows:
             return Ragged(SparseRows.from_dense(self.host.reshape(1, -1)), None)
         return ragged_from_grid(self.data, self.count, self.layout) if self.variable.dynamic_axes else dense(self.data)
