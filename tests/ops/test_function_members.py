@@ -120,6 +120,20 @@ def test_the_output_of_a_node_that_is_named_late_has_the_name_in_copies(make, tm
         assert (copy.name, copy.root_function.name, copy.output.name) == ("", "new", "new")
 
 
+@pytest.mark.parametrize(("make", "names"), [
+    (lambda: C.top_k(C.input_variable(4), 2, name="k"), ["k", "k_TopKIndexMask"]),
+    (lambda: C.top_k(C.input_variable((3, 4)), 2, axis=0, name="k"), ["k", "k"]),
+    (lambda: C.sequence.unpack(C.sequence.input_variable(2), 0, name="u"), ["u", "u_UnpackSequenceMask"]),
+    (lambda: C.layers.Recurrence(C.layers.LSTM(2, name="c"), return_full_state=True, name="r")(
+        C.sequence.input_variable(2)), ["c", "c"]),
+    (lambda: C.top_k(C.input_variable(4), 2), ["", ""]),
+])
+def test_outputs_of_named_nodes_have_the_names_that_cntk_gives_them(make, names, tmp_path):
+    f = make()
+    for named in (f, f.clone("clone"), reread(f, tmp_path)):
+        assert [o.name for o in named.outputs] == names
+
+
 def test_a_python_function_names_its_block_only():
     assert C.Function(lambda x: C.sin(x), name="q").name == ""
     assert C.Function(lambda x: C.sin(x), make_block=True, op_name="o", name="q").root_function.name == "q"

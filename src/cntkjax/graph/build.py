@@ -127,14 +127,13 @@ def infer(node: Node, guess: int = 0) -> bool:
         return differs
     specs = _infer_block(node, guess) if node.block_composite is not None else _infer_primitive(node, guess)
     if not node.node_outputs:
-        name = node._name if len(specs) == 1 or node.block_composite is not None else ""
         node.node_outputs += [
             classes.variable(
                 VariableKind.Output, spec.shape, spec.dtype, spec.axes or (), name=name, uid=f"{node.uid}_Output_{i}",
                 needs_gradient=bool(spec.needs_gradient), is_sparse=spec.is_sparse, owner=node,
                 assumed_dtype=spec.assumed_dtype,
             )
-            for i, spec in enumerate(specs)
+            for i, (spec, name) in enumerate(zip(specs, _output_names(node, len(specs)), strict=True))
         ]
         return True
     changed = [
@@ -142,6 +141,14 @@ def infer(node: Node, guess: int = 0) -> bool:
         for v, s in zip(node.node_outputs, specs, strict=True)
     ]
     return any(changed)
+
+
+def _output_names(node: Node, count: int) -> Sequence[str]:
+    """The names of new outputs; all outputs of a block have its name."""
+    if node.block_composite is not None:
+        return [node._name] * count
+    appended = node.primitive.output_names
+    return [node._name and node._name + a for a in appended[:count]] if count <= len(appended) else [""] * count
 
 
 def _infer_primitive(node: Node, guess: int) -> list[Spec]:

@@ -12,7 +12,6 @@ from ..default_options import default_override_or
 from ..graph.arguments import checked
 from ..graph.axis import SEQUENCE, Axis
 from ..graph.build import apply
-from ..graph.variable import rename
 from ..primitives.delay import FutureValue, PastValue
 from ..primitives.sequence import UnpackSequenceOp
 from ..variables import Variable
@@ -348,11 +347,7 @@ def unpack(x: Operand, padding_value: Measured, no_mask_output: bool = False, na
     attributes = {
         "sequenceUnpackPaddingValue": float(padding_value), "sequenceUnpackSuppressMaskOutput": bool(no_mask_output),
     }
-    function = apply(UnpackSequenceOp, [as_variable(x)], attributes, name)
-    if name and not no_mask_output:
-        for v, output_name in zip(function.outputs, (name, f"{name}_UnpackSequenceMask"), strict=True):
-            rename(v, output_name)
-    return function  # type: ignore[return-value]
+    return apply(UnpackSequenceOp, [as_variable(x)], attributes, name)  # type: ignore[return-value]
 
 
 

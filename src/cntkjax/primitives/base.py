@@ -94,6 +94,7 @@ class Primitive:
     cntk_id: ClassVar[int]
     attributes: ClassVar[dict[str, Attribute]] = {}
     number_of_outputs: ClassVar[int] = 1
+    output_names: ClassVar[tuple[str, ...]] = ("",)  # of a node with a name: what its outputs append to it
 
     # Everything that the graph and the engine may query; the defaults suit an ordinary operation.
     # ---- inference of shapes and types

@@ -294,6 +294,7 @@ class TopK(Primitive):
 
     attributes = {"axis": AxisOf(Axis(-1)), "numItems": Size}
     number_of_outputs = 2
+    output_names = "", "_TopKIndexMask"
 
     def outputs(self, inputs: Sequence[Edge], attrs: Attrs) -> list[Spec]:
         """[*front, k] twice; of a scalar, which is its own largest element, scalars."""

@@ -395,6 +395,7 @@ class UnpackSequenceOp(Primitive):
     packed = True
     infers_partially = True
     unpacks_sequences = True
+    output_names = "", "_UnpackSequenceMask"
 
     def unpacked_padding(self, attrs: Attrs) -> Sequence[float]:
         """As the attribute says, and 0 in the mask."""
