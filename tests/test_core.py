@@ -6,6 +6,7 @@ from scipy.sparse import csr_matrix
 
 import cntkjax as C
 from cntkjax.compat import cntk_py
+from cntkjax.engine.data.feeds import to_ragged
 from cntkjax.internal import _value_as_sequence_or_array, sanitize_value
 
 ROW = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -170,7 +171,7 @@ def test_values_go_from_function_to_function():
     x, y = C.sequence.input_variable(2), C.sequence.input_variable(2)
     first, second = x * 2, y + 1
     value = first.eval({x: [np.ones((3, 2)), np.zeros((1, 2))]}, as_numpy=False)
-    assert value.device == C.cpu() and value.dtype is np.float32
+    assert isinstance(to_ragged(y, value).data, np.ndarray) and value.device == C.cpu() and value.dtype is np.float32
     assert value.shape == (2, 3, 2) and value.mask.tolist() == [[2, 1, 1], [2, 0, 0]]
     assert [s.tolist() for s in second.eval({y: value})] == [[[3, 3]] * 3, [[1, 1]]]
     b, c = C.input_variable(2), C.input_variable((2, 1))

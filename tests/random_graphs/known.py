@@ -46,9 +46,10 @@ def loops_over_another_size(program: Program, s: Statement) -> bool:
     return bool(re.search("loop|Recurrence|Fold", s.text)) and s.type.is_open and len(sizes) > 1
 
 
-def is_alias_of_no_samples(program: Program, s: Statement) -> bool:
-    """A second name of a value without dynamic axes."""
-    return bool(re.search(r"C\.(alias|combine)\(", s.text)) and not s.type.axes
+def is_alias_of_parameter(program: Program, s: Statement) -> bool:
+    """A second name of a parameter."""
+    uses = [program[u].text for u in s.uses]
+    return bool(re.search(r"C\.(alias|combine)\(", s.text)) and all(t.startswith("C.parameter(") for t in uses)
 
 
 def of_sequences(pattern: str) -> Predicate:
@@ -215,7 +216,7 @@ KNOWN: Sequence[Known] = [
              "Parameter.*ColumnRangeWithMBLayoutFor: FrameRange's dynamic axis"),
     *refused("clones, and generators, of blocks that have one operand twice",
              r"Unfold|C\.Function|clone|self_stabilization|Stabilizer|AttentionModel|steepness|"
-             r"[\[(](v\d+), (.*, )?\1\b",
+             r"C\.mean\(|[\[(](v\d+), (.*, )?\1\b",
              r"of the new clone do not match the cloned inputs", "Block Function '.*': Inputs",
              "of the underlying composite Function of Block"),
     *refused("`clone('freeze')` of a parameter whose shape", "freeze", "^Cannot create an NDArrayView using a view"),
@@ -257,7 +258,9 @@ KNOWN: Sequence[Known] = [
     *refused("reductions, `slice` and `gather` along the batch", r"default_batch_axis\(\)\], keepdims=False",
              "Cannot query the static axis index for a non-static axis"),
     *refused("training through `stop_gradient` of a batch normalization", r"stop_gradient\(",
-             r"^BatchNormalization\d+ is not an input of BatchNormalization"),
+             r"^BatchNormalization\d+ is not an input of BatchNormalization", r"^Cannot find input\."),
+    *refused("clone of a recurrence with a substitute of another shape or type", r"\.clone\(",
+             "^ReconcileDynamicAxis: layout operand 'Placeholder"),
     Known("a minibatch of a `MinibatchSource` for an input of shape `()`", is_scalar_input,
           r"^Value rank \(\d\) should be larger than the Variable rank \(0\)", "training in a session", "accepted"),
     Known("sparse operands of operations that CNTK computes with dense ones", text("input_variable"),
@@ -305,7 +308,7 @@ KNOWN: Sequence[Known] = [
              "Map must have width of input vector"),
     *refused("a product over all axes of one of several states", "return_full_state",
              r"right argument shape \[1\] has too few dimensions"),
-    Known("an empty minibatch that is reshaped", text("(?i:convolution|pooling|reshape)"), "an empty minibatch",
+    Known("an empty minibatch that is reshaped", text("(?i:convolution|pooling|reshape|flatten)"), "an empty minibatch",
           "oddly", "refused"),
     *refused("`to_sequence_like` of scalars", "to_sequence", r"input data of rank >= 2"),
     *refused("a product of weights with the state of a loop", r"loop\(.*C\.times(_transpose)?\((h|g|loop)",
@@ -335,7 +338,8 @@ KNOWN: Sequence[Known] = [
     Known("`fmeasure` of values that are normalized", divides_by_rounding),
     Known("gradient of `sqrt` at 0", text(ROOTS),
           r"^\[(\s*nan)+\] in CNTK", BACKWARD),
-    Known("`sqrt`, reductions to a maximum or minimum", text(r"C\.sqrt|reduce_m|argm|(?i:max_?pool)"), r"nan.* here"),
+    Known("`sqrt`, `reduce_l2`, reductions to a maximum or minimum",
+          text(r"C\.sqrt|reduce_l2|reduce_m|argm|(?i:max_?pool)"), r"nan.* here"),
     Known("pooling with `ceil_out_dim`", text(r"C\.AVG_POOLING.*ceil_out_dim=True")),
     Known("pooling with `ceil_out_dim`", text(r"C\.MAX_POOLING.*ceil_out_dim=True"), "inf.* here", FORWARD),
     Known("pooling with `ceil_out_dim`", text(r"C\.MAX_POOLING.*ceil_out_dim=True"), observed=BACKWARD),
@@ -362,7 +366,7 @@ KNOWN: Sequence[Known] = [
     Known("the running variance of a batch normalization", text("BatchNormalization"), "nan.* in CNTK"),
     Known("batch normalization of pieces of sequences", of_sequences("BatchNormalization"), observed="pieces"),
     Known("batch normalization of sequences of vectors", of_sequences("BatchNormalization"), observed=AND_LATER),
-    Known("a parameter, by itself or through an `alias`, among the outputs of a training step", is_alias_of_no_samples,
+    Known("a parameter, by itself or through an `alias`, among the outputs of a training step", is_alias_of_parameter,
           observed="observed"),
     Known("loops over several values of which `to_sequence`", loops_over_made_steps),
     Known("clone: a substitute that is computed from", text(r"\.clone\("), r"\['new'\].* here", kind="type"),
@@ -374,6 +378,8 @@ KNOWN: Sequence[Known] = [
     Known("truncated sequences in a loop over a user function",
           loops_beside_user_function, observed="pieces"),
     Known("a free dimension in a loop", loops_over_another_size),
+    Known("a free dimension in a loop", loops_over_another_size, "incompatible with operation dimensions",
+          kind="accepted"),
 ]
 
 

@@ -157,7 +157,7 @@ class Program:
 
     @property
     def in_double_precision(self) -> list[str]:
-        """The same lines, with numbers of 64 bits; if they are already, with data that differ in the last ones."""
+        """The same lines, with numbers of 64 bits; of a program that has these, with data of other last digits."""
         others = ["data = (lambda f: lambda *a: f(*a) * (1 + 1e-14))(data)"] if self.dtype == "float64" else []
         return ["T = np.float64", *others, *self.lines()[1:]]
 

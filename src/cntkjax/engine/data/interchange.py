@@ -24,14 +24,12 @@ def ragged_from_grid(
         ragged = ragged_from_grid(data.todense(), count, layout)
         dense = np.asarray(ragged.data)
         return Ragged(SparseRows.from_dense(dense.reshape(len(dense), -1)), ragged.lengths)
-    if layout is None and len(data) == count:
-        return Ragged(data, None)  # type: ignore[arg-type]  # on the device
-    data = host_view(data)
     with double_precision(data.dtype == np.float64):
         if layout is None:
-            return Ragged(data[:count], None)  # type: ignore[arg-type]  # on the device
+            samples = data if len(data) == count else host_view(data)[:count]
+            return Ragged(samples, None)  # type: ignore[arg-type]  # on the device
         row, start, length = (np.asarray(a)[:count] for a in layout)
-        samples = data[ranges(start, length), np.repeat(row, length)]
+        samples = host_view(data)[ranges(start, length), np.repeat(row, length)]
         return Ragged(samples, length.astype(np.int32))  # type: ignore[arg-type]  # on the device
 
 
