@@ -1,5 +1,7 @@
 """Losses for very many classes."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
@@ -45,6 +47,15 @@ def test_noise_contrastive_estimation_with_every_class_drawn_is_exact():
         "sampledImportanceWeights", "importanceWeights", "negativeSamples", "noise", "negativeLogits",
         "negativeWeights", "negativeBiases", "noisePriorEntropy",
     ]
+
+
+def test_the_graph_of_a_hierarchical_softmax_has_the_operations_of_cntk():
+    probability, _, _ = C.hierarchical_softmax_layer(C.input_variable(2), C.input_variable(1), 4)
+    nodes = C.logging.depth_first_search(probability, lambda node: isinstance(node, C.Function))
+    assert Counter(node.op_name for node in nodes) == {
+        "OneHotOp": 3, "Times": 4, "TransposeTimes": 2, "Plus": 4, "Minus": 1, "ElementTimes": 2, "ElementDivide": 1,
+        "Floor": 2, "Softmax": 2, "Reshape": 2,
+    }
 
 
 def test_hierarchical_probabilities_sum_to_one():

@@ -156,16 +156,17 @@ def compares_with_itself(program: Program, s: Statement) -> bool:
     )
 
 
-def rounds_own_cosine(program: Program, s: Statement) -> bool:
-    """The integer above or below the cosine of a value and itself, which is 1 but for rounding."""
-    cosine = r"C\.cosine_distance\((v\d+), \1\)"
-    return bool(re.match(r"C\.(ceil|floor)\(v", s.text)) and bool(re.match(cosine, program[s.uses[0]].text))
+def is_edge_at_one(program: Program, s: Statement) -> bool:
+    """The next integer, or `atanh`, of a value's cosine with, or quotient by, itself: 1 but for rounding."""
+    one = r"C\.cosine_distance\((v\d+), \1\)|\((v\d+) / \2\)"
+    return bool(re.match(r"C\.(atanh|ceil|floor)\(v", s.text)) and bool(re.match(one, program[s.uses[0]].text))
 
 
 def compares_equal_folds(program: Program, s: Statement) -> bool:
-    """Which element of the difference of two folds is the largest: 0 but for rounding, if sequences have one step."""
-    folds = r"C\.layers\.Fold\((.*)\)\(v\d+\) - C\.layers\.Fold\(\1, go_backwards=True\)"
-    return bool(re.match(r"C\.(arg|hard)m", s.text)) and bool(re.search(folds, program[s.uses[0]].text))
+    """The largest element, or the quotient by itself, of the difference of two folds: 0 but for rounding, if equal."""
+    folds = r"C\.layers\.Fold\((.*)\)\(v\d+\) - C\.layers\.Fold\(\1, go_backwards=\w+\)"
+    at_edge = r"C\.(arg|hard)m|C\.element_divide\((v\d+), \2\)"
+    return bool(re.match(at_edge, s.text)) and bool(re.search(folds, program[s.uses[0]].text))
 
 
 def is_cyclic_clone(program: Program, s: Statement) -> bool:
@@ -324,6 +325,7 @@ KNOWN: Sequence[Known] = [
     Known("gradient of `sqrt` at 0", hides_nan, observed="training"),
     Known("nesterov with the sparse gradient", learns_sparse_rows, observed="training"),
     Known("`sequence.unpack` of a gather", is_unpacked_gather, "^shape", FORWARD),
+    Known("`sequence.unpack` of a gather", is_unpacked_gather, r"^\[\d+\.\] in", "values as they are"),
     Known("`sequence.unpack` of a gather", makes_steps_of_padding),
     Known("gradient of a parameter that is spliced with the steps", splices_steps_with_a_leaf, observed=BACKWARD),
     Known("random numbers", text("Dropout"), observed=BACKWARD),
@@ -355,7 +357,7 @@ KNOWN: Sequence[Known] = [
     Known("dilated and grouped convolutions", text(r"C\.convolution\(.*groups=2")),
     Known("`times` of a vector and a one-column matrix", is_row_of_other_samples),
     Known("comparisons of values that are equal but for rounding", compares_with_itself),
-    Known("comparisons of values that are equal but for rounding", rounds_own_cosine),
+    Known("comparisons of values that are equal but for rounding", is_edge_at_one),
     Known("comparisons of values that are equal but for rounding", compares_equal_folds),
     Known("`lambda_rank` and `ndcg_at_1` of sequences", of_sequences(r"C\.(lambda_rank|ndcg)")),
     Known("gradients that flow through a `lambda_rank`", text("lambda_rank"), observed=BACKWARD),

@@ -68,7 +68,8 @@ def hierarchical_softmax_layer(
     w = reshape(times(chosen, w2, output_rank=2), (n, -1))
     b = reshape(times(chosen, b2), (-1,))
     in_group = times_transpose(one_hot(place, size), softmax(plus(b, times(x, w))))
-    probability = element_times(in_group, times_transpose(chosen, group_probabilities))
+    # CNTK chooses the group anew here, in a node of its own.
+    probability = element_times(in_group, times_transpose(one_hot(group, groups), group_probabilities))
     label_probabilities = [
         _probabilities_in_group(x, Constant(i, dtype=x.dtype), groups, w2, b2, group_probabilities)
         for i in range(groups)
