@@ -391,6 +391,19 @@ def test_what_onnx_runtime_does_not_implement_is_reported_or_left_to_jax():
         C.Predictor(f, backend="onnxruntime")
 
 
+@pytest.mark.parametrize("backend", ["jax", "onnxruntime", "fastest"])
+def test_data_of_arguments_that_the_outputs_do_not_depend_on_may_be_given_or_left_out(backend):
+    a, b = C.input_variable(1, name="a"), C.input_variable(1, name="b")
+    f = C.Function(lambda x, y: (y - x, y))(a, b).outputs[1] * 2
+    x = np.array([[1], [3]], np.float32)
+    predict = C.Predictor(f, backend=backend)
+    for data in ({a: x, b: x}, {b: x}, {b: 2 * x, a: x}):
+        np.testing.assert_array_equal(predict(data), 2 * data[b])
+        np.testing.assert_array_equal(predict.submit(data).result(), 2 * data[b])
+    with pytest.raises(ValueError, match="has 2 arguments"):
+        predict(x)
+
+
 def test_the_fastest_backend_is_chosen_once_for_each_shape():
     f = images()
     predict = C.Predictor(f, backend="fastest")

@@ -34,7 +34,8 @@ class OnnxPrediction:
             raise ImportError(
                 'backend="onnxruntime" needs ONNX Runtime: pip install "cntkjax[onnxruntime]"'
             ) from error
-        self.arguments, self.outputs, plan = list(function.arguments), list(function.outputs), plan_of(function.outputs)
+        self.outputs, plan = list(function.outputs), plan_of(function.outputs)
+        self.arguments = [v for v in function.arguments if v in plan.arguments]  # the inputs of the model, in its order
         sparse = [v for v in self.arguments if v.is_sparse]
         if sparse:
             raise ValueError(explain(

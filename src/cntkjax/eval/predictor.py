@@ -86,7 +86,9 @@ class Predictor:
             self._program = Prediction(self._frozen.outputs)
         self._plan = plan_of(self._frozen.outputs)
         self._backend = faster(self._program, exported)
-        self._is_direct, self._fed = self._backend.is_direct, tuple(self.arguments)
+        self._fed = tuple(self.arguments)
+        # Data of arguments that the outputs do not depend on are left out before anything is computed.
+        self._is_direct = self._backend.is_direct and len(self._plan.arguments) == len(self._fed)
         self._direct: dict[tuple[tuple[int, ...], ...], Call] = {}  # by the shapes of the arrays
         self._batching = max_batch, max_delay, max_queue
         self._batcher: RequestQueue | None = None
