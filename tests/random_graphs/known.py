@@ -43,7 +43,7 @@ def refused(row: str, statement: str, *messages: str) -> list[Known]:
 def loops_over_another_size(program: Program, s: Statement) -> bool:
     """A loop over values with a free dimension, where minibatches have it in several sizes."""
     sizes = {m.free for m in program.minibatches}
-    return bool(re.search("loop|Recurrence|Fold", s.text)) and s.type.is_open and len(sizes) > 1
+    return bool(re.search("loop|Recurrence|Fold|UnfoldFrom", s.text)) and s.type.is_open and len(sizes) > 1
 
 
 def is_alias_of_parameter(program: Program, s: Statement) -> bool:
@@ -233,7 +233,7 @@ KNOWN: Sequence[Known] = [
     *refused("ends, sums, gathers and unpacked steps of pieces",
              r"sequence\.|Fold|Attention|Unfold|ndcg|lambda_rank|edit", r"accessing a portion of a sequence",
              r"sequence axis reduction for truncated sequence"),
-    *refused("adam, fsadagrad, rmsprop with sparse gradients", "is_sparse",
+    *refused("adam, fsadagrad, rmsprop with sparse gradients", r"is_sparse|one_hot\(.*, True\)",
              r"Function: (\w+Update|RmsProp|ScaleAndAdd)  -> Feature Not Implemented"),
     *refused("a number as the initial state, or a factor, of a delayed value", r"loop\(|Recurrence|Fold|Unfold|_value",
              r"with different DataTypes"),
@@ -251,7 +251,8 @@ KNOWN: Sequence[Known] = [
     *refused("the product of weights with a `splice`", r"loop\(.*C\.splice\(",
              r"leading dimensions of the right operand", "dimension cannot be inferred from a left operand"),
     *refused("pooling and convolution of constants", "onvolution|ooling", r"slice \(.*is out of range of the source",
-             "Cannot resize the matrix because it is a view", "Reshape: Total number of elements does not match"),
+             "^mkl err", "Cannot resize the matrix because it is a view",
+             "Reshape: Total number of elements does not match"),
     *refused("a state of a recurrence that nothing reads", r"Recurrence\(lambda h, c",
              r"^Function '.*(The output|: Input)"),
     *refused("`squeeze` of all axes where one is free", "C.squeeze", r"^Squeeze\d+ Reshape operation: Input"),
@@ -323,6 +324,8 @@ KNOWN: Sequence[Known] = [
     Known("dropout of sparse values", drops_sparse),
     Known("a parameter that is an output of the evaluation", is_assigned, observed=FORWARD),
     Known("gradient of `sqrt` at 0", hides_nan, observed="training"),
+    Known("an `Evaluator` whose criterion", text(r"clone\(|combine\("),
+          r"^\[nan\] in|^1 values in CNTK, 5", "training evaluated"),
     Known("nesterov with the sparse gradient", learns_sparse_rows, observed="training"),
     Known("`sequence.unpack` of a gather", is_unpacked_gather, "^shape", FORWARD),
     Known("`sequence.unpack` of a gather", is_unpacked_gather, r"^\[\d+\.\] in", "values as they are"),

@@ -155,6 +155,16 @@ def test_an_empty_minibatch_is_skipped():
     assert C.Trainer(z, (loss, None), [C.sgd(z.parameters, 0.1)]).train_minibatch({}) is False
 
 
+def test_a_loss_that_no_data_reach_is_refused_and_one_of_constant_inputs_counts_one_sample():
+    p, x = C.parameter((), init=2), C.input_variable(2, dynamic_axes=[])
+    learner = C.sgd([p], C.learning_parameter_schedule_per_sample(0.5))
+    with pytest.raises(ValueError, match="no variable tells the number of samples"):
+        C.Trainer(None, C.tanh(p), learner)
+    trainer = C.Trainer(None, C.reduce_sum(x * p), learner)
+    trainer.train_minibatch({x: [1, 2]})
+    assert (trainer.previous_minibatch_sample_count, p.value) == (1, 0.5)
+
+
 def test_loss_and_metric_of_a_criterion():
     x = C.input_variable(2)
     loss, metric = x + 1, x * 2

@@ -21,6 +21,7 @@ from ..engine.debug.timing import timing_table
 from ..engine.plan.plan import Plan, check_no_placeholders
 from ..engine.run.handover import conclude
 from ..engine.train.loss_scale import LossScale
+from ..engine.train.sample_counter import with_dynamic_axes
 from ..engine.train.state import Accumulated
 from ..engine.train.step import Conclusion, ConclusionFor, Outcome, Step, StepOptions, no_conclusion
 from ..engine.train.ways import Agreement, Exchange
@@ -82,6 +83,11 @@ class TrainerCore(EvaluatorCore):
     ) -> None:
         loss, metric = _criteria(criterion)
         self._loss, self._loss_function = as_variable(loss), as_function(loss)
+        if not self._loss_function.arguments and next(with_dynamic_axes(self._loss), None) is None:
+            raise ValueError(explain(
+                f"Trainer: no variable tells the number of samples of {self._loss_function!r}",
+                fix="let it depend on an input, or train by learner.update({parameter: gradient}, samples)",
+            ))
         super().__init__(metric, progress_writers)
         self._model = None if model is None else as_function(model)
         self.other_metrics: list[Variable] = []  # of which only the sums of the last minibatch are kept
@@ -437,7 +443,8 @@ class Trainer(TrainerCore, Evaluator):
     time and less memory.
 
     Units: losses and metrics are reported as averages over samples; `accumulate` is a number of minibatches.
-    Errors: ValueError if there is no learner, or two cover the same parameter, or for unknown or conflicting options.
+    Errors: ValueError if there is no learner, or two cover the same parameter, or for unknown or conflicting options,
+            or a loss that depends on no data.
 
     >>> import cntkjax as C
     >>> x, y = C.input_variable(2), C.input_variable(1)

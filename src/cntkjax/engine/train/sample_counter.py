@@ -58,14 +58,14 @@ class SampleCounter:
 def _sources(criterion: Edge, fed: set[Edge]) -> tuple[Edge, Edge | None]:
     """The `source` and `unread` of a criterion; see `SampleCounter`."""
     unread: Edge | None = None
-    for variable in _with_dynamic_axes(criterion):
+    for variable in with_dynamic_axes(criterion):
         if variable is criterion or fed.issuperset(Plan([variable]).arguments):
             return variable, None
         unread = variable if unread is None else unread
     return criterion, unread
 
 
-def _with_dynamic_axes(criterion: Edge) -> Iterator[Edge]:
+def with_dynamic_axes(criterion: Edge) -> Iterator[Edge]:
     """The criterion and the variables below it, as far as they have dynamic axes, the nearest first.
 
     As in CNTK, first operands come first, and a block is computed from its operands, whatever is inside.
@@ -82,4 +82,4 @@ def _with_dynamic_axes(criterion: Edge) -> Iterator[Edge]:
             pending.extend(reversed(root.node_inputs))
 
 
-__all__ = ["SampleCounter"]
+__all__ = ["SampleCounter", "with_dynamic_axes"]
