@@ -4,6 +4,7 @@ What CNTK refuses is asked of this package for every fourth seed only.
 
     python -m tests.random_graphs compare FIRST_SEED NUMBER FOLDER    # what differs is written into FOLDER
     python -m tests.random_graphs compare FIRST_SEED NUMBER FOLDER equal  # each with a rule whose name contains `equal`
+    python -m tests.random_graphs pairs FIRST_SEED NUMBER FOLDER      # of one statement: each rule, each observation
     python -m tests.random_graphs forms FIRST_SEED NUMBER FOLDER      # the same in other forms of themselves, not CNTK
     python -m tests.random_graphs ill-typed FIRST_SEED NUMBER FOLDER  # the same of variants with something wrong
     python -m tests.random_graphs readers FIRST_SEED NUMBER FOLDER    # the same of files, and what minibatches contain
@@ -23,7 +24,7 @@ from pathlib import Path
 from . import media_programs, reader_programs
 from .compare import Difference
 from .consistency import problems
-from .generator import write
+from .generator import write, write_pair
 from .ill_typed import variants
 from .program import Program
 from .serve import refusal
@@ -79,6 +80,11 @@ def written(seeds: Iterable[int], form: str = "") -> list[Program]:
     return programs
 
 
+def pairs(seeds: Iterable[int]) -> list[Program]:
+    """Programs of one statement each."""
+    return [p for p in map(write_pair, seeds) if p.roots]
+
+
 def ill_typed(seeds: Iterable[int]) -> list[Program]:
     """Variants of the programs of some seeds."""
     return [v for seed in seeds for v in variants(write(seed)[0], seed) if v.roots]
@@ -90,7 +96,7 @@ def reading(write_program: Callable[[int], Program]) -> Callable[[Iterable[int]]
 
 
 COMPARED = {
-    "ill-typed": ill_typed, "readers": reading(reader_programs.write),
+    "pairs": pairs, "ill-typed": ill_typed, "readers": reading(reader_programs.write),
     "images": reading(media_programs.images), "speech": reading(media_programs.speech),
 }
 

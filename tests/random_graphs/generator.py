@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+import re
+from collections.abc import Sequence, Set
+from dataclasses import replace
 
 from .composed_rules import COMPOSED
 from .draft import Draft, Refused
@@ -36,6 +38,7 @@ OBSERVED = {
     "values again": 0.5, "as values": 0.7,
     "interrupted training": 0.5, "evaluated training": 0.4,
 }
+FAR = 7_919_000  # between the seeds of attempts, so that those of different pairs are different
 FOR_A_GPU = 0.05  # of the programs: what they are compiled to runs on a CPU as well, which takes long to compile it
 
 
@@ -52,7 +55,8 @@ def write(seed: int, form: str = "") -> tuple[Program, list[Program]]:
         try_rule(draft, first)
     for _ in range(draft.random.randint(*(FEW if seed // 2 % LONG_ONES else MANY))):
         try_rule(draft, draft.random.choices(names, weights)[0])
-    program = finish(draft, SHOWN_IN_TURN if turn else set(), is_for_gpu="alike" in first)
+    shown = observations(draft, SHOWN_IN_TURN if turn else set())
+    program = finish(draft, shown, is_for_gpu="alike" in first)
     return program, [refused(draft, statements) for statements in draft.refused]
 
 
@@ -74,24 +78,42 @@ def try_rule(draft: Draft, name: str) -> str | None:
     return made
 
 
-def finish(draft: Draft, shown: Set[str] = frozenset(), is_for_gpu: bool = False) -> Program:
-    """The program with what no statement uses as its roots. `shown`: observations of it besides random ones."""
+def write_pair(seed: int) -> Program:
+    """A program that shows one observation of what one rule makes: all pairs of these, one seed after the other."""
+    row, column = divmod(seed, len(TABLE))
+    observation = list(OBSERVED)[row % len(OBSERVED)]
+    for attempt in range(10):
+        draft = Draft(seed + attempt * FAR, "float64" if seed % 2 else "float32")
+        made = next(filter(None, (try_rule(draft, list(TABLE)[column]) for _ in range(6))), None)
+        has_parameters = any(re.search(r"C\.(parameter|layers)", s.text) for s in draft.statements)
+        if made and (has_parameters or "training" not in observation):
+            break
+    return replace(finish(draft, [observation]), seed=seed)
+
+
+def observations(draft: Draft, shown: Set[str]) -> list[str]:
+    """What is shown of a program: `shown`, and random ones."""
+    random = draft.random
+    number = random.choice([1, 1, 1, 2, 2, 4])  # each is compiled by itself, which is what a program costs
+    chosen = {*random.choices(list(OBSERVED), list(OBSERVED.values()), k=number)}
+    if any(s.type.is_sparse for s in draft.statements) and random.random() < 0.5:  # what is trained by rows
+        chosen.add("training")
+    return sorted(chosen | shown)
+
+
+def finish(draft: Draft, shown: Sequence[str], is_for_gpu: bool = False) -> Program:
+    """The program with what no statement uses as its roots."""
     random = draft.random
     used = {u for s in draft.statements for u in s.uses}
     leaves = ("C.parameter(", "C.constant(", "C.input_variable(", "C.sequence.input_variable(")
     roots = [s.name for s in draft.statements if s.name not in used and not s.text.startswith(leaves)]
-    number = random.choice([1, 1, 1, 2, 2, 4])  # each is compiled by itself, which is what a program costs
-    observations = sorted(set(random.choices(list(OBSERVED), list(OBSERVED.values()), k=number)))
-    if any(s.type.is_sparse for s in draft.statements) and random.random() < 0.5:  # what is trained by rows
-        observations = sorted({*observations, "training"})
-    observations = sorted({*observations, *shown})
-    observations.sort(key=lambda observation: LAST.get(observation, 0))
     texts = LEARNERS | {"options": LEARNER_OPTIONS}
     learner = random.choice(texts[random.choice([*LEARNERS, "options", "options"])])
     learner = learner.format(**{name: random.choice(texts) for name, texts in SCHEDULES.items()})
     return Program(
         draft.seed, draft.dtype, tuple(draft.statements), tuple(roots[-4:]), (minibatch(draft), minibatch(draft)),
-        tuple(observations), learner, is_for_gpu=random.random() < FOR_A_GPU or is_for_gpu,
+        tuple(sorted(shown, key=lambda observation: LAST.get(observation, 0))), learner,
+        is_for_gpu=random.random() < FOR_A_GPU or is_for_gpu,
     ).needed()
 
 

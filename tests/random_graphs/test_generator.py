@@ -7,7 +7,7 @@ import pytest
 import cntk as C
 
 from .draft import Draft
-from .generator import TABLE, try_rule, write
+from .generator import OBSERVED, TABLE, try_rule, write, write_pair
 from .layer_rules import LEARNERS
 
 PACKAGES = ("cntkjax.ops", "cntkjax.losses", "cntkjax.metrics", "cntkjax.layers")
@@ -42,6 +42,14 @@ def reached(name: str) -> bool:
 def test_the_same_seed_writes_the_same_program():
     for seed in (3, 4):
         assert write(seed)[0].lines() == write(seed)[0].lines()
+
+
+@pytest.mark.parametrize("rule", ["softmax", "Dense"])
+def test_pairs_show_each_observation_of_each_rule(rule):
+    first = list(TABLE).index(rule)
+    programs = [write_pair(first + row * len(TABLE)) for row in range(len(OBSERVED))]
+    assert [p.observations for p in programs] == [(name,) for name in OBSERVED]
+    assert all(f"{rule}(" in p.statements[-1].text for p in programs)
 
 
 def test_every_public_operation_loss_metric_and_layer_is_reached_or_has_a_reason():
