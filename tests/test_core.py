@@ -379,6 +379,14 @@ def test_values_are_created_from_lists_of_numbers(kind, dtype):
     assert make("sequence", 3, [0, 2], False).mask.tolist() == [[1, 1]]
 
 
+@pytest.mark.parametrize("make", [C.input_variable, C.sequence.input_variable])
+def test_a_value_of_a_variable_with_a_free_dimension_has_the_shape_of_its_data(make):
+    data = [np.ones((2, 3, 1), np.float32), np.full((1, 3, 1), 2, np.float32)]
+    value = C.Value.create(make((C.FreeDimension, 1)), data)
+    assert value.shape == value.data.shape == (2, 2, 3, 1)
+    np.testing.assert_array_equal(value.data.asarray()[1, :, 0, 0], [2, 0])
+
+
 def test_the_compiled_module_creates_values_from_array_views():
     view = C.NDArrayView.from_dense(ROW).as_shape((3, 2))
     assert cntk_py.Value_create((2,), [view], [True], C.cpu(), False, False).shape == (1, 3, 2)

@@ -137,7 +137,8 @@ class Value(DataMixin):
         if isinstance(data, np.ndarray) and seq_starts is None and not var.is_sparse:
             return Value(as_array(var, data))
         assert isinstance(ragged, Ragged)
-        return Value.from_ragged(ragged.with_starts(seq_starts), var.shape)
+        shape = var.shape if min(var.shape, default=0) >= 0 else _sample_shape(ragged)  # free dimensions
+        return Value.from_ragged(ragged.with_starts(seq_starts), shape)
 
     @staticmethod
     def one_hot(batch: Any, num_classes: ShapeLike, dtype: DTypeLike | None = None, device: Device = None) -> Value:

@@ -163,9 +163,9 @@ def is_edge_at_one(program: Program, s: Statement) -> bool:
 
 
 def compares_equal_folds(program: Program, s: Statement) -> bool:
-    """The largest element, or the quotient by itself, of the difference of two folds: 0 but for rounding, if equal."""
+    """The largest element, quotient or cosine of the difference of two folds: 0 but for rounding, if they are equal."""
     folds = r"C\.layers\.Fold\((.*)\)\(v\d+\) - C\.layers\.Fold\(\1, go_backwards=\w+\)"
-    at_edge = r"C\.(arg|hard)m|C\.element_divide\((v\d+), \2\)"
+    at_edge = r"C\.(arg|hard)m|C\.element_divide\((v\d+), \2\)|C\.cosine_distance"
     return bool(re.match(at_edge, s.text)) and bool(re.search(folds, program[s.uses[0]].text))
 
 
@@ -334,6 +334,8 @@ KNOWN: Sequence[Known] = [
     Known("random numbers", text("Dropout"), observed=BACKWARD),
     Known("indices out of range, or NaN, in `gather`", text(r"C\.gather\("), r"nan.* here"),
     Known("indices out of range, or NaN, in `gather`", text(r"C\.gather\("), r"IndexRangeError", kind="refused"),
+    Known("a minibatch of a reader whose samples are vectors", lambda program, s: s.is_input and len(s.type.shape) > 1,
+          "do not match the variable", "fed oddly", "refused"),
     Known("`num_filters=0` in `Convolution` layers", text("Convolution"), "num_filters .* not 0", kind="refused"),
     Known("shape of a transposed convolution that pads its channels", text(PADS_CHANNELS), kind="type"),
     *refused("shape of a transposed convolution that pads its channels", PADS_CHANNELS, r"kernel dim \d+ <= input dim"),
