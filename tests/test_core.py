@@ -382,9 +382,12 @@ def test_values_are_created_from_lists_of_numbers(kind, dtype):
 @pytest.mark.parametrize("make", [C.input_variable, C.sequence.input_variable])
 def test_a_value_of_a_variable_with_a_free_dimension_has_the_shape_of_its_data(make):
     data = [np.ones((2, 3, 1), np.float32), np.full((1, 3, 1), 2, np.float32)]
-    value = C.Value.create(make((C.FreeDimension, 1)), data)
+    variable = make((C.FreeDimension, 1))
+    value = C.Value.create(variable, data)
     assert value.shape == value.data.shape == (2, 2, 3, 1)
     np.testing.assert_array_equal(value.data.asarray()[1, :, 0, 0], [2, 0])
+    if variable.has_sequence_axis():
+        assert [s.asarray().shape for s in value.unpack_variable_value(variable, C.cpu())] == [(2, 3, 1), (1, 3, 1)]
 
 
 def test_the_compiled_module_creates_values_from_array_views():

@@ -78,7 +78,11 @@ class ValueMembers(Value):
         """
         lengths = self.ragged.lengths
         several = lengths is not None and lengths.max(initial=0) > 1
-        if prod(variable.shape) != prod(self._shape) or (several and not variable.has_sequence_axis()):
+        fits = (
+            len(variable.shape) == len(self._shape) if min(variable.shape, default=0) < 0  # free dimensions
+            else prod(variable.shape) == prod(self._shape)
+        )
+        if not fits or (several and not variable.has_sequence_axis()):
             raise ValueError(f"{self!r} is not a value of {variable!r}: the shapes or the sequence axes differ")
         sequences = [self.asarray()] if self._static else self.as_sequences()
         parts = [s if hasattr(s, "tocsr") else s.reshape(-1, *self._shape) for s in sequences]
