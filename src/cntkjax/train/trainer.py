@@ -83,16 +83,16 @@ class TrainerCore(EvaluatorCore):
     ) -> None:
         loss, metric = _criteria(criterion)
         self._loss, self._loss_function = as_variable(loss), as_function(loss)
-        if not self._loss_function.arguments and next(with_dynamic_axes(self._loss), None) is None:
-            raise ValueError(explain(
-                f"Trainer: no variable tells the number of samples of {self._loss_function!r}",
-                fix="let it depend on an input, or train by learner.update({parameter: gradient}, samples)",
-            ))
         super().__init__(metric, progress_writers)
         self._model = None if model is None else as_function(model)
         self.other_metrics: list[Variable] = []  # of which only the sums of the last minibatch are kept
         self._parameter_learners = tuple(as_list(parameter_learners))
         _check_learners(self._parameter_learners, self._parameters())
+        if not self._loss_function.arguments and next(with_dynamic_axes(self._loss), None) is None:
+            raise ValueError(explain(
+                f"Trainer: no variable tells the number of samples of {self._loss_function!r}",
+                fix="let it depend on an input, or train by learner.update({parameter: gradient}, samples)",
+            ))
         self.learners = [unwrap(learner) for learner in self._parameter_learners]
         self._runs_python = any(learner.runs_python for learner in self.learners)
         for learner in self.learners:

@@ -47,7 +47,6 @@ def test_an_error_in_a_step_leaves_parameters_unchanged():
     w = C.parameter((2,), init=1)
     node = Broken(w, "backward")
     f = C.user_function(node)
-    trainer = C.Trainer(f, (C.reduce_sum(f), None), [C.sgd([w], 0.1)])
     x = C.input_variable(2)
     trainer = C.Trainer(f, (C.reduce_sum(f * x), None), [C.sgd([w], 0.1)])
     with pytest.raises(RuntimeError, match="no gradient"):
