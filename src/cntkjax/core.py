@@ -18,7 +18,7 @@ from .engine.data.ragged import Ragged, SparseRows, offsets_of, ranges
 from .engine.run.result import Result
 from .graph.arguments import public
 from .graph.errors import explain
-from .graph.shape import NDShape, Shape, as_shape, shape_text
+from .graph.shape import NDShape, Shape, as_shape, is_known, shape_text
 from .graph.variable import Edge, VariableKind
 from .variables import Variable
 
@@ -137,7 +137,7 @@ class Value(DataMixin):
         if isinstance(data, np.ndarray) and seq_starts is None and not var.is_sparse:
             return Value(as_array(var, data))
         assert isinstance(ragged, Ragged)
-        shape = var.shape if min(var.shape, default=0) >= 0 else _sample_shape(ragged)  # free dimensions
+        shape = var.shape if is_known(var.shape) else _sample_shape(ragged)
         return Value.from_ragged(ragged.with_starts(seq_starts), shape)
 
     @staticmethod

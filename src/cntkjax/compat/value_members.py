@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from ..core import NativeValue, Value
 from ..engine.data.ragged import Ragged
 from ..graph.dtypes import NUMBERS
 from ..graph.proxy import add_members
-from ..graph.shape import as_shape
+from ..graph.shape import as_shape, is_known, matches, size
 from ..variables import Variable
 
 
@@ -78,14 +77,12 @@ class ValueMembers(Value):
         """
         lengths = self.ragged.lengths
         several = lengths is not None and lengths.max(initial=0) > 1
-        fits = (
-            len(variable.shape) == len(self._shape) if min(variable.shape, default=0) < 0  # free dimensions
-            else prod(variable.shape) == prod(self._shape)
-        )
+        shape, own = variable.shape, self._shape
+        fits = size(shape) == size(own) if is_known(shape) else matches(shape, own)
         if not fits or (several and not variable.has_sequence_axis()):
             raise ValueError(f"{self!r} is not a value of {variable!r}: the shapes or the sequence axes differ")
         sequences = [self.asarray()] if self._static else self.as_sequences()
-        parts = [s if hasattr(s, "tocsr") else s.reshape(-1, *self._shape) for s in sequences]
+        parts = [s if hasattr(s, "tocsr") else s.reshape(-1, *own) for s in sequences]
         return tuple(NDArrayView.from_data(part, borrow=True) for part in parts)
 
 
