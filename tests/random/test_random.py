@@ -70,6 +70,89 @@ def test_invalid_arguments_are_errors(make):
         make()
 
 
+STEPS, SAMPLES = C.sequence.input_variable(3), C.input_variable((2, 2))
+SEQUENCES = {STEPS: [np.ones((n, 3), np.float32) for n in (1, 3, 2, 4, 1, 1, 5, 2)]}  # four rows in CNTK's grid
+
+
+def dropout(x):
+    return C.dropout(x, 0.3, seed=12, name="dropped")
+
+
+def dropout_in_a_loop(delay):
+    state = C.placeholder((3,))
+    f = dropout(STEPS + 0 * delay(state))
+    return f.replace_placeholder(f.output)
+
+
+NUMBERS_OF_CNTK = {  # what two evaluations keep, of CNTK 2.7
+    "sequences": (lambda: dropout(STEPS), SEQUENCES, [
+        "010111010101111111001011011111111111011111110111110110001",
+        "111001011111111011000110111111110111111011110111111011011"]),
+    "a loop": (lambda: dropout_in_a_loop(C.sequence.past_value), SEQUENCES, [
+        "010111010101111111001011011111111111011111110111110110001",
+        "111001011111111011000110111111110111111011110111111011011"]),
+    "a loop from the last step on": (lambda: dropout_in_a_loop(C.sequence.future_value), SEQUENCES, [
+        "111101010111001110110111011011010111110111110111011111111",
+        "110111011001011011101111111110111111111111110011111011111"]),
+    "a value for each sequence": (lambda: dropout(C.sequence.last(STEPS)), SEQUENCES, [
+        "010111001011111111011111", "010111011110101110111111"]),
+    "samples": (lambda: dropout(SAMPLES), {SAMPLES: np.ones((3, 2, 2), np.float32)}, ["010111001011", "111111011111"]),
+    "a parameter": (lambda: dropout(C.parameter(5, init=1)), {}, ["01011", "10010"]),
+}
+
+
+def test_numbers_like_those_of_sequences_are_those_of_cntk():
+    feeds = {STEPS: SEQUENCES[STEPS][:3]}
+    uniform, normal = (draw(STEPS, seed=12).eval(feeds) for draw in (random.uniform_like, random.normal_like))
+    np.testing.assert_allclose(uniform[1], np.float32([
+        [0.67154700, 0.80108559, 0.60381991], [0.18323641, 0.53980261, 0.83258098],
+        [0.70511699, 0.79013711, 0.39207470],
+    ]), 1e-6)
+    np.testing.assert_allclose(uniform[2], np.float32([
+        [0.28774920, 0.16629320, 0.81011999], [0.33457270, 0.62677801, 0.38982299],
+    ]), 1e-6)
+    np.testing.assert_allclose(normal[2], np.float32([
+        [0.07836010, 0.61101741, -0.31432131], [1.20232141, -0.29401651, 1.28398490],
+    ]), 1e-6)
+
+
+def test_a_checkpoint_holds_how_many_numbers_dropout_has_drawn(tmp_path):
+    """A trainer's tests draw none. Losses are those of CNTK 2.7."""
+    w = C.parameter((2, 2), init=1)
+    loss = C.reduce_sum(dropout(SAMPLES * w))
+    trainer = C.Trainer(None, (loss, loss), C.sgd([w], 0))
+    feeds = {SAMPLES: np.ones((3, 2, 2), np.float32)}
+
+    def kept():
+        trainer.train_minibatch(feeds)
+        return round(trainer.previous_minibatch_loss_average * 3 * 0.7)
+
+    first, second = kept(), kept()
+    trainer.test_minibatch(feeds)
+    trainer.save_checkpoint(str(tmp_path / "t"))
+    assert loss.find_by_name("dropped").root_function.attributes["rngOffset"] == 24
+    third = kept()
+    trainer.restore_from_checkpoint(str(tmp_path / "t"))
+    assert (first, second, third, kept()) == (7, 11, third, third)
+
+
+def test_dropout_of_pieces_of_sequences_is_that_of_cntk(tmp_path):
+    """The reader cuts sequences into pieces of four steps, three side by side. Losses are those of CNTK 2.7."""
+    steps = [(s, t) for s, n in enumerate([5, 2, 9, 1, 1, 12, 3, 6, 2]) for t in range(n)]
+    lines = [f"{s} |x {0.1 * s + 0.3 * t:.2f} {1 - 0.05 * t * s:.2f}\n" for s, t in steps]
+    (tmp_path / "x.ctf").write_text("".join(lines))
+    deserializer = C.io.CTFDeserializer(str(tmp_path / "x.ctf"), C.io.StreamDefs(x=C.io.StreamDef("x", 2)))
+    source = C.io.MinibatchSource(deserializer, randomize=False, truncation_length=4)
+    x, w, state = C.sequence.input_variable(2), C.parameter(2, init=1), C.placeholder(2)
+    f = C.dropout(x * w + 0.5 * C.sequence.past_value(state), 0.3, seed=9)
+    loss = C.reduce_sum(f.replace_placeholder(f.output))
+    trainer, losses = C.Trainer(None, (loss, loss), C.sgd([w], 0.01)), []
+    for _ in range(6):
+        trainer.train_minibatch(source.next_minibatch(12, {x: source.streams.x}))
+        losses.append(trainer.previous_minibatch_loss_average)
+    np.testing.assert_allclose(losses, [1.6288, 2.579, 1.5596, 1.4973, 2.9839, 3.9098], atol=1e-4)
+
+
 class TestDropout:
     def test_in_training_elements_are_dropped_and_the_mean_stays(self):
         x = C.input_variable(1000, needs_gradient=True)
@@ -84,6 +167,15 @@ class TestDropout:
         first, second = one.grad(ones), one.grad(ones)
         assert not np.array_equal(first, second) and not np.array_equal(first, different.grad(ones))
         np.testing.assert_array_equal(first, same.grad(ones))
+
+    @pytest.mark.parametrize("kind", NUMBERS_OF_CNTK)
+    def test_on_a_cpu_it_drops_what_cntk_drops(self, kind):
+        make, feeds, numbers = NUMBERS_OF_CNTK[kind]
+        f = make()
+        for expected in numbers:
+            values = next(iter(f.forward(feeds, [f.output], {f.output})[1].values()))
+            kept = np.concatenate([np.ravel(v) for v in values]) != 0
+            assert "".join(map(str, kept.astype(int))) == expected
 
     def test_outside_of_training_dropout_is_the_identity(self):
         x = C.input_variable(3)

@@ -187,6 +187,12 @@ def drops_sparse(program: Program, s: Statement) -> bool:
     return "Dropout(" in s.text and any(a.type.is_sparse for a in operands + behind)
 
 
+def drops_uncounted(program: Program, s: Statement) -> bool:
+    """Dropout of as many samples, or elements of them, as only the program knows."""
+    counted = {axis for a in program.statements if a.is_input for axis in a.type.axes}
+    return "Dropout(" in s.text and (s.type.is_open or not counted.issuperset(s.type.axes))
+
+
 def is_assigned(program: Program, s: Statement) -> bool:
     """A root that is another name of a parameter that a statement assigns."""
     is_alias = s.name in program.roots and s.text.startswith(("C.alias(", "C.layers.Label("))
@@ -331,7 +337,7 @@ KNOWN: Sequence[Known] = [
     Known("`sequence.unpack` of a gather", is_unpacked_gather, r"^\[\d+\.\] in", "values as they are"),
     Known("`sequence.unpack` of a gather", makes_steps_of_padding),
     Known("gradient of a parameter that is spliced with the steps", splices_steps_with_a_leaf, observed=BACKWARD),
-    Known("random numbers", text("Dropout"), observed=BACKWARD),
+    Known("random numbers", drops_uncounted, observed=BACKWARD),
     Known("indices out of range, or NaN, in `gather`", text(r"C\.gather\("), r"nan.* here"),
     Known("indices out of range, or NaN, in `gather`", text(r"C\.gather\("), r"IndexRangeError", kind="refused"),
     Known("a minibatch of a reader whose samples are vectors", lambda program, s: s.is_input and len(s.type.shape) > 1,

@@ -17,7 +17,7 @@ from functools import lru_cache
 import numpy as np
 
 _SIZE = 312  # numbers of state
-_PIECE = 2**15  # numbers drawn at once: intermediate results stay in the processor's cache
+PIECE = 2**15  # numbers drawn at once: intermediate results stay in the processor's cache
 _TAIL = "3.442619855896652121432049"  # start of the tail
 _AREA = "0.009912563035336461079069"  # of each strip
 _REST = 64  # lookahead for the last number of a piece: more draws than any tail takes
@@ -54,14 +54,14 @@ class MersenneTwister64:
 
     def skip(self, number: int) -> None:
         """Pass over this many numbers of 64 bits, without keeping them."""
-        for left in range(number, 0, -_PIECE):
-            self.raw(min(left, _PIECE))
+        for left in range(number, 0, -PIECE):
+            self.raw(min(left, PIECE))
 
     def uniform(self, number: int, low: float = 0.0, high: float = 1.0) -> np.ndarray:
         """The next numbers, of 64 bits, from ``low`` to ``high``, ``[number]``."""
         numbers = np.empty(number)
-        for begin in range(0, number, _PIECE):
-            piece = numbers[begin:begin + _PIECE]
+        for begin in range(0, number, PIECE):
+            piece = numbers[begin:begin + PIECE]
             piece[:] = self.raw(len(piece)) / _SPAN * (high - low) + low
         return numbers
 
@@ -74,7 +74,7 @@ class MersenneTwister64:
         numbers = np.empty(number)
         filled = 0
         while filled < number:
-            starts = min(_PIECE, number - filled)
+            starts = min(PIECE, number - filled)
             values, read = _normals(self._ahead(starts + _REST), starts)
             if limit < math.inf:
                 values = values[np.abs(values) <= limit]

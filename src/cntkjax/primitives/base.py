@@ -221,9 +221,20 @@ class Primitive:
         """True if its output, which has no axis of unpacked steps, does not depend on their padding."""
         return False
 
-    def offset_increment(self, attrs: Attrs) -> int:
-        """By how much one evaluation advances the offset of a node that draws random numbers."""
-        return 1
+    def draws(self, attrs: Attrs, training: bool) -> bool:
+        """True if a node with a seed draws random numbers in such an evaluation."""
+        return True
+
+    def draws_columns(self, node: Node) -> bool:
+        """True if `draw_columns` can draw the numbers of a node where the host knows how many samples there are."""
+        return False
+
+    def draw_columns(self, node: Node, generator: MersenneTwister64, number: int) -> tuple[np.ndarray, int]:
+        """The numbers of all columns that CNTK has, and how many the generator has produced.
+
+        Shapes: [number, *shape of the output].
+        """
+        raise TypeError(f"{self.name} draws no numbers")
 
     def draws_on_host(self, node: Node) -> bool:
         """True if `draw` draws the random numbers of a node, the same as CNTK's, before the program runs."""

@@ -1,14 +1,15 @@
 """Operations that draw random numbers. Each node has a seed, and its streams begin at `rngOffset`.
 
-Random tensors of a given shape, and samples by constant weights, are the same numbers that CNTK draws on a CPU; their
-count is that of its generator. Others are drawn on the device, from JAX's keys, and count evaluations.
+Random tensors of a given shape, samples by constant weights and, on a CPU, numbers for samples whose number is known
+before a program runs, are the same that CNTK draws on a CPU; their count is that of its generator. Others are drawn on
+the device, from JAX's keys, and count evaluations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from math import ceil, sqrt
 from typing import Any
 
@@ -16,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._typing import AnyArray, Array
+from .._typing import AnyArray, Array, DTypeLike
 from ..engine.data.sparse import Sparse
 from ..engine.lower.values import Context, Traced
 from ..engine.native.program import Operation
@@ -24,7 +25,7 @@ from ..engine.plan.parts import constant_elements
 from ..graph.build import Spec
 from ..graph.errors import ShapeError, explain
 from ..graph.function import Node
-from ..graph.mersenne import MersenneTwister64
+from ..graph.mersenne import PIECE, MersenneTwister64
 from ..graph.shape import Shape, is_known, shape_text, size
 from ..graph.variable import Edge, Leaf, has_value, value_of
 from .base import Attrs, Bool, Double, DTypeOf, Primitive, ShapeOf, Size, String, primitive
@@ -75,19 +76,35 @@ class RandomDistribution(Primitive):
         """True if the shape is given."""
         return not node.node_inputs
 
+    def draws_columns(self, node: Node) -> bool:
+        """True for those like an operand."""
+        return bool(node.node_inputs)
+
     def draw(self, attrs: Attrs, generator: MersenneTwister64, weights: np.ndarray | None) -> tuple[np.ndarray, int]:
-        """All elements; CNTK draws normal numbers in pairs."""
-        shape, dtype, kind = attrs["newShape"], np.dtype(attrs["newDataType"]), attrs["randomDistributionType"]
-        arguments = [float(dtype.type(argument)) for argument in attrs["randomDistributionArgs"]]
+        """All elements."""
+        return self._numbers(attrs, generator, attrs["newShape"], attrs["newDataType"])
+
+    def draw_columns(self, node: Node, generator: MersenneTwister64, number: int) -> tuple[np.ndarray, int]:
+        """All elements of all columns."""
+        (output,) = node.node_outputs
+        return self._numbers(node.node_attributes, generator, (number, *output.shape), np.dtype(output.dtype))
+
+    @staticmethod
+    def _numbers(
+        attrs: Attrs, generator: MersenneTwister64, shape: Shape, dtype: DTypeLike
+    ) -> tuple[np.ndarray, int]:
+        """CNTK draws normal numbers in pairs."""
+        number_type, kind = np.dtype(dtype), attrs["randomDistributionType"]
+        arguments = [float(number_type.type(argument)) for argument in attrs["randomDistributionArgs"]]
         number = size(shape) + (size(shape) % 2 if kind == "normal" else 0)
         numbers = _STREAMS[kind](*arguments, generator, number)[:size(shape)]
-        return numbers.astype(dtype).reshape(shape), number
+        return numbers.astype(number_type).reshape(shape), number
 
     def lower_packed(self, ctx: Context, attrs: Attrs, *like: Traced) -> Traced:
         """The numbers drawn on the host, or else samples for each cell, or each element with a key of its own."""
         drawn = ctx.drawn()
         if drawn is not None:
-            return Traced(drawn, ())
+            return drawn
         draw = partial(_DISTRIBUTIONS[attrs["randomDistributionType"]], *attrs["randomDistributionArgs"])
         if like:
             data, axes = ctx.array(like[0]), like[0].axes
@@ -118,6 +135,25 @@ class Dropout(Primitive):
         """Outside of training it changes nothing."""
         return np.copy
 
+    def draws(self, attrs: Attrs, training: bool) -> bool:
+        """True in training."""
+        return training and attrs["dropoutRate"] > 0
+
+    def draws_columns(self, node: Node) -> bool:
+        """True for all."""
+        return True
+
+    def draw_columns(self, node: Node, generator: MersenneTwister64, number: int) -> tuple[np.ndarray, int]:
+        """False for elements that are set to 0."""
+        (output,) = node.node_outputs
+        count = number * size(output.shape)
+        first_kept = _first_above(node.node_attributes["dropoutRate"], np.dtype(output.dtype))
+        kept = np.empty(count, bool)
+        for begin in range(0, count, PIECE):
+            piece = kept[begin : begin + PIECE]
+            np.greater_equal(generator.raw(len(piece)), first_kept, out=piece)
+        return kept.reshape(number, *output.shape), count
+
     def by_steps(self, node: Node) -> Operation:
         """The operand."""
         return Operation(lambda writer, x: writer.same(x), of_steps=True)
@@ -127,11 +163,28 @@ class Dropout(Primitive):
         rate = attrs["dropoutRate"]
         if not ctx.training or rate == 0:
             return x
-        data = ctx.array(x) if x.is_sparse else x.data
-        shape = data.shape[ctx.lead(x.axes) :]
-        mask = ctx.draw(x.axes, lambda key: jax.random.bernoulli(key, 1 - rate, shape))
+        drawn = ctx.drawn()
+        if x.is_sparse or (drawn is not None and x.axes != drawn.axes):
+            x = ctx.to_axes(ctx.canonical(x), x.axes if drawn is None else drawn.axes)
+        data, lead = x.data, ctx.lead(x.axes)
+        if drawn is None:
+            mask = ctx.draw(x.axes, lambda key: jax.random.bernoulli(key, 1 - rate, data.shape[lead:]))
+        else:
+            mask = jnp.moveaxis(drawn.data, lead, -1) if x.channels_last else drawn.data
         scaled = data * jnp.asarray(1 / (1 - rate), data.dtype)
-        return replace(x, data=jnp.where(mask, scaled, jnp.zeros((), data.dtype)))
+        axes = x.axes if drawn is None else drawn.axes
+        return replace(x, data=jnp.where(mask, scaled, jnp.zeros((), data.dtype)), axes=axes)
+
+
+@lru_cache
+def _first_above(rate: float, dtype: np.dtype[Any]) -> np.uint64:
+    """The first number of 64 bits whose part of 2^64, in this type, exceeds a rate: CNTK drops what does not."""
+    low, high = 0, 2**64 - 1
+    while low < high:
+        middle = (low + high) // 2
+        is_above = dtype.type(np.uint64(middle)) / dtype.type(2.0**64) > dtype.type(rate)
+        low, high = (low, middle) if is_above else (middle + 1, high)
+    return np.uint64(low)
 
 
 class Sampling(Primitive):
@@ -200,7 +253,7 @@ class RandomSample(Sampling):
         n = data.shape[-1]
         drawn = ctx.drawn()
         if drawn is not None:
-            classes = drawn
+            classes = drawn.data
         elif attrs["allowDuplicates"]:
             fractions = ctx.draw(weights.axes, lambda key: jax.random.uniform(key, (2, k), _wide(data.dtype)))
             classes = _classes(fractions, data)
@@ -273,7 +326,9 @@ class RandomSampleInclusionFrequency(Sampling):
     def lower_packed(self, ctx: Context, attrs: Attrs, weights: Traced) -> Traced:
         """The expected counts."""
         lead = ctx.lead(weights.axes)
-        expected = partial(_expected, attrs["numSamples"], attrs["allowDuplicates"], ctx.drawn())
+        drawn = ctx.drawn()
+        tries = None if drawn is None else drawn.data
+        expected = partial(_expected, attrs["numSamples"], attrs["allowDuplicates"], tries)
         for _ in range(lead):
             expected = jax.vmap(expected)
         return Traced(expected(ctx.array(weights)), weights.axes)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cntkjax.engine.data.packing import GridShape, bucket, first_fit, pack, pack_with_more_rows
+from cntkjax.engine.data.packing import GridShape, bucket, columns, first_fit, pack, pack_with_more_rows
 from cntkjax.engine.data.shapes import AxisTraits
 
 lengths_lists = st.lists(st.integers(1, 40), min_size=1, max_size=60)
@@ -70,3 +70,21 @@ def test_sequences_that_do_not_fit_have_no_grid():
 def test_buckets_are_at_most_a_quarter_larger():
     for n in range(1, 3000):
         assert n <= bucket(n) <= max(1.25 * n, n + 1)
+
+
+@given(lengths_lists)
+def test_samples_have_columns_of_their_own_step_by_step(lengths):
+    lengths = np.array(lengths)
+    places = columns(lengths)
+    time = lengths.max()
+    assert places.number == time * places.rows
+    for of_sample, direction in ((places.of_sample, 1), (places.backwards, -1)):
+        assert len(np.unique(of_sample)) == len(of_sample) == lengths.sum()
+        assert of_sample.min() >= 0 and of_sample.max() < places.number
+        for sequence in np.split(of_sample, np.cumsum(lengths)[:-1]):
+            assert (np.diff(sequence) == direction * places.rows).all()
+
+
+def test_columns_of_pieces_follow_their_slots():
+    """Sequence 0 goes on in slot 2 of the reader, and another one begins behind it."""
+    assert columns(np.array([3, 1, 2]), np.array([0, 2, 2])).of_sample.tolist() == [0, 2, 4, 1, 3, 5]

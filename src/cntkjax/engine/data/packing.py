@@ -21,6 +21,48 @@ def bucket(n: int) -> int:
     return -(-n // step) * step
 
 
+class Columns(NamedTuple):
+    """Where CNTK has the samples of a minibatch: columns of its matrices, step by step, of which some are gaps.
+
+    Shapes: of_sample is int [samples], in the order of the sequences. `number`: of all columns. `rows`: of a step.
+    """
+
+    of_sample: np.ndarray
+    number: int
+    rows: int
+
+    @property
+    def backwards(self) -> np.ndarray:
+        """The same where the last step comes first. Shapes: int [samples]."""
+        return self.number - self.rows + 2 * (self.of_sample % self.rows) - self.of_sample
+
+
+def columns(lengths: np.ndarray, slots: np.ndarray | None = None) -> Columns:
+    """The columns of sequences of these lengths: each is in the first row that has room, as in CNTK 2.7.
+
+    `slots`: a row for each that is in one already, behind those before it; see `Ragged`.
+    Shapes: lengths, slots int32 [count].
+
+    >>> columns(np.array([1, 3, 2, 2]))  # the first row has sequences 0 and 2
+    Columns(of_sample=array([0, 1, 4, 7, 3, 6, 2, 5]), number=9, rows=3)
+    """
+    lengths = np.asarray(lengths, np.int64)
+    time = int(lengths.max(initial=0))
+    row, start = np.arange(len(lengths)), np.zeros(len(lengths), np.int64)
+    filled = np.zeros(len(lengths) + 1, np.int64)
+    if slots is not None:
+        row = np.unique(slots, return_inverse=True)[1]
+        time = int(np.bincount(row, lengths).max(initial=0))
+    is_packed = slots is not None or bool(np.any(lengths < time))
+    for i, n in enumerate(lengths.tolist() if is_packed else ()):
+        r = row[i] = int(np.argmax(filled + n <= time)) if slots is None else row[i]
+        start[i] = filled[r]
+        filled[r] += n
+    rows = int(row.max(initial=-1)) + 1
+    step = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return Columns((np.repeat(start, lengths) + step) * rows + np.repeat(row, lengths), time * rows, rows)
+
+
 def with_padding(index: np.ndarray, is_sample: np.ndarray) -> np.ndarray:
     """The sample in each cell, where padding repeats the first one: its values are as good as any.
 

@@ -40,7 +40,8 @@ def check(plan: Plan, feeds: Feeds, training: bool, memory: Memory, number: int 
     minibatch = program.pack(plan, arguments_in_order(plan, feeds), memory)
     with STATE:
         settle()
-        random = random_inputs(plan, draw_random_state(plan, memory.streams, training))
+        drawn = draw_random_state(plan, memory.streams, training, program.columns(minibatch))
+        random = random_inputs(plan, drawn)
         flags = program(minibatch, leaf_arrays(plan), random)
     for variable, is_free in zip(_checked_variables(plan), np.asarray(flags), strict=True):
         if not is_free:

@@ -34,7 +34,7 @@ from ..run.context import make_context, masked
 from ..run.handover import STATE, settle
 from ..run.minibatch import Feeds, MinibatchPacker, PackedArray, PackedMinibatch, arguments_in_order
 from ..run.program_cache import RecentlyUsed
-from ..run.random_streams import RandomInputs, draw_random_state, random_inputs
+from ..run.random_streams import RandomInputs, columns_to_draw, draw_random_state, random_inputs, random_inputs_of_cells
 from ..run.state import leaf_arrays
 from ..xla.versions import double_precision
 
@@ -103,7 +103,9 @@ class _TimedPlan:
 
     def run(self, plan: Plan, minibatch: PackedMinibatch, streams: Streams) -> None:
         """Time all operations forward and, in training, backward; records belong to the nodes of `plan`."""
-        random = random_inputs(plan, draw_random_state(plan, streams, self.training))
+        columns = columns_to_draw(self.plan, minibatch.columns, self.training)
+        random = random_inputs(plan, draw_random_state(plan, streams, self.training, columns))
+        random = random_inputs_of_cells(self.plan, random, minibatch, self.training)
         inputs = _ContextInputs(self.plan, minibatch, self.packer.axes, random)
         values: Values = dict(zip(self.plan.arguments, minibatch.arguments, strict=True))
         values |= dict(zip(self.plan.leaves, leaf_arrays(plan), strict=True))

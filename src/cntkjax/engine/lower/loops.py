@@ -162,7 +162,7 @@ class ScannedLoop:
         step = LoopStep(self.loop.axis, seq, position, remaining, mask, time)
         ctx = Context(
             outer.training, outer.batch, outer.layouts, outer.stream_of, product_dtype=outer.product_dtype, step=step,
-            masks=outer.masks,
+            masks=outer.masks, random_numbers=outer.random_numbers,
         )
         env: Environment = {
             v: Traced(d, self.invariants[v].axes)

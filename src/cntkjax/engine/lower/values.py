@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..._typing import AnyArray, Array, DTypeLike, PyTree
+from ..._typing import Array, DTypeLike, PyTree
 from ...graph.axis import Axis
 from ...graph.errors import AxisError, explain
 from ...graph.function import Node
@@ -74,7 +74,7 @@ class Context:
     batch: Batch | None
     layouts: dict[Axis, Layout]
     stream_of: Callable[[Node], tuple[Array, Array | int]]
-    random_numbers: dict[Node, AnyArray] = field(default_factory=dict)  # drawn on the host before the program runs
+    random_numbers: dict[Node, Traced] = field(default_factory=dict)  # drawn on the host before the program runs
     differentiates: bool = False  # a backward pass follows, as always in a training step
     forward_only: bool = False  # nothing here is differentiated, by us or by whoever runs the traced function
     updates: dict[Leaf, Array] = field(default_factory=dict)  # new values of assigned leaves
@@ -178,9 +178,14 @@ class Context:
         key, offset = self.stream_of(self.node)
         return (key if self.step is None else jax.random.fold_in(key, self.step.time)), offset
 
-    def drawn(self) -> AnyArray | None:
+    def drawn(self) -> Traced | None:
         """The random numbers drawn on the host for the node being computed; None if it draws them by `key`."""
-        return None if self.node is None else self.random_numbers.get(self.node)
+        numbers = None if self.node is None else self.random_numbers.get(self.node)
+        if numbers is None:
+            return None
+        if self.step is not None and self.sequence_axis(numbers.axes) == self.step.axis:
+            return replace(numbers, data=numbers.data[self.step.time])
+        return numbers
 
     def update(self, leaf: Leaf, value: Array) -> None:
         """Set a parameter or constant to a new value after the whole forward pass."""

@@ -125,6 +125,11 @@ class Plan:
         return frozenset(part.axis for part in self.parts if isinstance(part, Loop))
 
     @cached_property
+    def nodes_backwards(self) -> frozenset[Node]:
+        """Nodes in loops from the last step to the first."""
+        return frozenset(n for part in self.parts if isinstance(part, Loop) and part.reverse for n in nodes_of(part))
+
+    @cached_property
     def groups(self) -> list[list[Part]]:
         """The parts in an order in which loops that can run side by side follow one another (`side_by_side`)."""
         return side_by_side(self.parts)

@@ -178,7 +178,7 @@ def _run(plan: Plan, feeds: Sequence[Feed], memory: Memory) -> tuple[_Bound, Pac
     with STATE:
         settle()
         leaves = arrays_of(plan.leaves)
-        drawn = draw_random_state(plan, memory.streams, False) if plan.random else {}
+        drawn = draw_random_state(plan, memory.streams, False, bound.program.columns(minibatch)) if plan.random else {}
         captured = bound.run(minibatch, leaves, random_inputs(plan, drawn))
         if plan.random:
             commit(after_drawing(drawn, memory.streams, False))

@@ -75,7 +75,10 @@ def run_program(
         nonlocal drawn
         # Leaves first: a sample of random numbers is kept as long as the array of its weights is the same.
         leaves = leaf_arrays(plan)
-        drawn = draw_random_state(plan, memory.streams, program.training) if random is None else random
+        if random is None:
+            drawn = draw_random_state(plan, memory.streams, program.training, program.columns(minibatch))
+        else:
+            drawn = random
         try:
             program(minibatch, leaves, random_inputs(plan, drawn), extra=extra, capture=outputs)
         except BatchSizeError:  # its stages are given these numbers

@@ -17,7 +17,7 @@ from ...graph.shape import filled
 from ...graph.variable import Edge
 from ..data.interchange import host_view
 from ..data.layout import Batch, Layout
-from ..data.packing import Grid, bucket, with_padding
+from ..data.packing import Columns, Grid, bucket, columns, with_padding
 from ..data.ragged import Ragged, SparseRows
 from ..data.shape_policy import Prices
 from ..data.shapes import AxisTraits, MinibatchShape, MinibatchSpace
@@ -35,6 +35,42 @@ _PACKING = BestEffort("pack a minibatch in a better fitting shape", "it runs in 
 Feed = Ragged | np.ndarray | jax.Array
 Feeds = Mapping[Edge, Feed]
 PackedArray: TypeAlias = "AnyArray | Sparse"
+
+
+class MinibatchColumns:
+    """Where CNTK has the samples of a minibatch, in all its shares; see `Columns`.
+
+    `count`: the number of sequences, or of samples without a sequence axis; None if only the program knows it.
+    `slots`: see `columns`.
+    """
+
+    def __init__(
+        self, count: int | None, lengths: Mapping[Axis, np.ndarray], slots: Mapping[Axis, np.ndarray | None]
+    ) -> None:
+        self._count, self._lengths, self._slots = count, lengths, slots
+        self._of: dict[Axis | None, Columns | None] = {}
+
+    @classmethod
+    def of_feeds(cls, arguments: Sequence[Edge], feeds: Sequence[Feed]) -> MinibatchColumns:
+        """Those of what is fed for arguments."""
+        fed = [(v.sequence_axis, f) for v, f in zip(arguments, feeds, strict=True) if isinstance(f, Ragged)]
+        counts = {f.num_sequences for _, f in fed}
+        along = {axis: f for axis, f in fed if axis is not None}
+        lengths = {axis: f.lengths for axis, f in along.items() if f.lengths is not None}
+        return cls(counts.pop() if len(counts) == 1 else None, lengths, {axis: f.slots for axis, f in along.items()})
+
+    def of(self, axis: Axis | None) -> Columns | None:
+        """The columns of samples along a sequence axis, or of the batch; None if only the program knows its lengths."""
+        if axis not in self._of:
+            if axis is not None:
+                self._of[axis] = self._of_sequences(axis)
+            else:
+                n = self._count
+                self._of[axis] = None if n is None else Columns(np.arange(n), n, max(n, 1))
+        return self._of[axis]
+
+    def _of_sequences(self, axis: Axis) -> Columns | None:
+        return columns(self._lengths[axis], self._slots[axis]) if axis in self._lengths else None
 
 
 @dataclass
@@ -55,6 +91,7 @@ class PackedMinibatch:
     shape: MinibatchShape
     work: float  # of the shape, see `MinibatchSpace`
     variant: Hashable  # what else decides on the program
+    columns: MinibatchColumns
     callback_results: CallbackResults | None = None  # of user functions that were called for this minibatch before
     alternative: PackedMinibatch | None = None  # in shapes for which a program is wanted
     others: Sequence[PackedMinibatch] = ()  # the shares of further devices, in the same shapes
@@ -122,6 +159,7 @@ class MinibatchPacker:
                 whose lengths do not agree; IndexRangeError for indices out of range.
         """
         check_indices(plan, feeds)
+        columns = MinibatchColumns.of_feeds(self.plan.arguments, feeds)
         divided = _divided(feeds, shares, self.shapes.space.shares_rows)
         sizes = [self._sizes(plan, share, variant) for share in divided]
         _check_longest(plan, feeds)
@@ -133,17 +171,17 @@ class MinibatchPacker:
         if better is not None and not in_background:
             self.shapes.policy(sizes[0].variant).add(better[0].shape)
             packings, better = better, None
-        minibatch = self._packed_shares(packings, plan, divided, memory, sizes)
+        minibatch = self._packed_shares(packings, plan, divided, memory, sizes, columns)
         if better is not None:
-            minibatch.alternative = _PACKING.attempt(self._packed_shares, better, plan, divided, memory, sizes)
+            minibatch.alternative = _PACKING.attempt(self._packed_shares, better, plan, divided, memory, sizes, columns)
         return minibatch
 
     def _packed_shares(
         self, packings: Sequence[Packing], plan: Plan, divided: Sequence[Sequence[Feed]], memory: Memory,
-        sizes: Sequence[Sizes],
+        sizes: Sequence[Sizes], columns: MinibatchColumns,
     ) -> PackedMinibatch:
         shares = [
-            self._packed(packing, plan, feeds, memory, s)
+            self._packed(packing, plan, feeds, memory, s, columns)
             for packing, feeds, s in zip(packings, divided, sizes, strict=True)
         ]
         if len(shares) > 1:
@@ -174,7 +212,8 @@ class MinibatchPacker:
         return Sizes(count, lengths, widths, (variant, starts, samples))
 
     def _packed(
-        self, packing: Packing, plan: Plan, feeds: Sequence[Feed], memory: Memory, sizes: Sizes
+        self, packing: Packing, plan: Plan, feeds: Sequence[Feed], memory: Memory, sizes: Sizes,
+        columns: MinibatchColumns,
     ) -> PackedMinibatch:
         shape = packing.shape
         batch = Batch(np.int32(sizes.number), shape.batch, shape.full) if self.has_batch else None
@@ -190,7 +229,9 @@ class MinibatchPacker:
             tuple(None if p is None else p.shape for p in past),
         )
         work = self.shapes.space.work(shape)
-        return PackedMinibatch(arguments, batch, layouts, grids, signature, past, slots, shape, work, sizes.variant)
+        return PackedMinibatch(
+            arguments, batch, layouts, grids, signature, past, slots, shape, work, sizes.variant, columns
+        )
 
     def packed_like(self, minibatch: PackedMinibatch, feeds: Sequence[Feed]) -> PackedMinibatch:
         """Feeds of the sizes of those that this minibatch was packed from, packed in the same way.
@@ -464,6 +505,6 @@ def _abbreviated(lengths: np.ndarray) -> str:
 
 
 __all__ = [
-    "Agree", "Feed", "Feeds", "PackedMinibatch", "MinibatchPacker", "PackedArray", "arguments_in_order", "common_count",
-    "gather_rows", "pad_rows", "shape_key", "size_key", "unequal_lengths",
+    "Agree", "Feed", "Feeds", "MinibatchColumns", "PackedMinibatch", "MinibatchPacker", "PackedArray",
+    "arguments_in_order", "common_count", "gather_rows", "pad_rows", "shape_key", "size_key", "unequal_lengths",
 ]

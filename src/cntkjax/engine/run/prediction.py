@@ -58,7 +58,7 @@ class Prediction:
             return values
         own = Memory() if memory is None else memory
         minibatch = self._packed(feeds, own)
-        data, layouts, changes = self.program(minibatch, self.leaves, self._drawn())
+        data, layouts, changes = self.program(minibatch, self.leaves, self._drawn(minibatch))
         error = computed_lengths_error(self.plan, minibatch, changes)
         if error is not None:
             raise error
@@ -81,14 +81,14 @@ class Prediction:
         minibatch = None if bound is None else bound.packed(fed)
         if bound is None or minibatch is None:
             return None
-        return bound.values(self.outputs, minibatch, bound.run(minibatch, self.leaves, self._drawn()))
+        return bound.values(self.outputs, minibatch, bound.run(minibatch, self.leaves, self._drawn(minibatch)))
 
-    def _drawn(self) -> RandomInputs | None:
+    def _drawn(self, minibatch: PackedMinibatch) -> RandomInputs | None:
         """The next random numbers, which no other call gets."""
         if not self.plan.random:
             return None
         with self._drawing:
-            drawn = draw_random_state(self.plan, self._streams, False)
+            drawn = draw_random_state(self.plan, self._streams, False, self.program.columns(minibatch))
             commit(after_drawing(drawn, self._streams, False))
             return random_inputs(self.plan, drawn)
 

@@ -41,7 +41,7 @@ from .handover import Captures, captured
 from .minibatch import Agree, Feed, MinibatchPacker, PackedArray, PackedMinibatch
 from .prices import MeasuredPrices
 from .python_callbacks import run_until_sizes_settle
-from .random_streams import RandomInputs, random_state_of
+from .random_streams import AllColumns, RandomInputs, columns_to_draw, random_inputs_of_cells, random_state_of
 from .shape_choice import Choice
 from .trace_log import log_compilation
 from .transfers import joined, received, sent, shapes_of
@@ -215,6 +215,10 @@ class Program:
                 _TAKING.attempt(self._take_compiled)
             return self.packer.pack(plan, feeds, memory, variant, in_background and shares == 1, shares, agree)
 
+    def columns(self, minibatch: PackedMinibatch) -> AllColumns:
+        """For each random node the columns of a minibatch that the host draws numbers for; see `columns_to_draw`."""
+        return columns_to_draw(self.plan, minibatch.columns, self.training)
+
     def repeats(self, choice: Choice) -> bool:
         """See `ShapeChoice.repeats`."""
         with self._packing:
@@ -299,6 +303,7 @@ class Program:
         donated: PyTree = (), extra: PyTree = (),
     ) -> Inputs:
         """What the executable for a minibatch takes."""
+        random = random_inputs_of_cells(self.plan, random, minibatch, self.training)
         fed = _Fed(minibatch.arguments, minibatch.batch, minibatch.layouts, random, minibatch.past, extra)
         places_later = self._devices is not None and len(self._devices.local) > 1
         with double_precision(self.plan.is_double):  # otherwise the joined arrays are of single precision

@@ -30,10 +30,10 @@ from ..xla.versions import double_precision
 from .evaluation import evaluate_in_one_program
 from .gradients import gradients_in_one_program
 from .handover import STATE, device_copy, replace_state, settle
-from .minibatch import Feed, Feeds
+from .minibatch import Feed, Feeds, MinibatchColumns
 from .program_cache import plan_of
 from .python_callbacks import CallbackResults, raising_callback_errors
-from .random_streams import RandomState, after_drawing, draw_random_state
+from .random_streams import RandomState, after_drawing, columns_to_draw, draw_random_state
 from .result import Result
 from .state import leaf_array
 
@@ -99,7 +99,11 @@ class StagedExecution:
         self.user_states: dict[Stage, object] = {}  # what user functions keep for their backward call
 
     def _draw(self, streams: Streams) -> RandomState:
-        drawn = draw_random_state(self.plan, streams, self.training)
+        arguments = self.plan.arguments
+        fed = MinibatchColumns.of_feeds(arguments, [self.values[v] for v in arguments])
+        drawn = draw_random_state(
+            self.plan, streams, self.training, columns_to_draw(self.plan, fed, self.training)
+        )
         replace_state(after_drawing(drawn, streams, self.training))
         return drawn
 

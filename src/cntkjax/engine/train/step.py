@@ -29,7 +29,7 @@ from ..run.handover import STATE, Attempt, Captures, hand_over, replace_state, s
 from ..run.minibatch import Feed, Feeds, MinibatchPacker, PackedMinibatch, arguments_in_order
 from ..run.program import Program
 from ..run.program_cache import programs
-from ..run.random_streams import RandomState, after_drawing, draw_random_state, random_inputs
+from ..run.random_streams import AllColumns, RandomState, after_drawing, draw_random_state, random_inputs
 from ..run.result import Result, collect_results
 from ..run.staged_execution import StagedExecution
 from ..run.state import changes_of_cells, computed_lengths_error, leaf_array, outliving
@@ -303,7 +303,7 @@ class Step:
                 settle()
                 leaves = [None if leaf is None else leaf_array(leaf) for leaf in self.untrained_leaves]
                 leaves, state = outliving(plan, (leaves, self.state.trained(hypers is not None)))
-            drawn = self._draw()  # after leaves: see `evaluation.run_program`
+            drawn = self._draw(program.columns(minibatch))  # after leaves: see `evaluation.run_program`
             inputs = random_inputs(plan, drawn)
             try:
                 program(minibatch, leaves, inputs, way.donated(state), (hypers, pending), outputs, number)
@@ -399,8 +399,8 @@ class Step:
 
         return hand_over(compute, conclude)
 
-    def _draw(self) -> RandomState:
-        return draw_random_state(self.plan, self.memory.streams, bool(self.learners))
+    def _draw(self, columns: AllColumns) -> RandomState:
+        return draw_random_state(self.plan, self.memory.streams, bool(self.learners), columns)
 
     def _after(self, drawn: RandomState) -> Changes:
         return after_drawing(drawn, self.memory.streams, bool(self.learners))
