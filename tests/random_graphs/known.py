@@ -268,7 +268,7 @@ KNOWN: Sequence[Known] = [
     *refused("training through `stop_gradient` of a batch normalization", r"stop_gradient\(",
              r"^BatchNormalization\d+ is not an input of BatchNormalization", r"^Cannot find input\."),
     *refused("clone of a recurrence with a substitute of another shape or type", r"\.clone\(",
-             "^ReconcileDynamicAxis: layout operand 'Placeholder"),
+             "^ReconcileDynamicAxis: layout operand '"),
     Known("a minibatch of a `MinibatchSource` for an input of shape `()`", is_scalar_input,
           r"^Value rank \(\d\) should be larger than the Variable rank \(0\)", "training in a session", "accepted"),
     Known("sparse operands of operations that CNTK computes with dense ones", text("input_variable"),
