@@ -34,6 +34,10 @@ CTF = Library(
     _PACKAGE / "io" / "ctf.c", _PACKAGE / "io" / f"libctf{_SUFFIX}", ["-std=c99", "-ffp-contract=off"]
 )
 
+MERSENNE = Library(
+    _PACKAGE / "graph" / "mersenne.c", _PACKAGE / "graph" / f"libmersenne{_SUFFIX}", ["-std=c99"]
+)
+
 
 def _steps(name: str, *flags: str) -> Library:
     folder = _PACKAGE / "engine" / "native"
@@ -58,7 +62,7 @@ CONVOLUTIONS: Sequence[Library] = (
     _convolutions("convolution_avx512", "-mavx512f", "-mavx2", "-mfma"),
     _convolutions("convolution_avx2", "-mavx2", "-mfma"),
 ) if sys.platform != "win32" and platform.machine() in ("x86_64", "AMD64") else ()
-LIBRARIES: Sequence[Library] = (CTF, *STEPS, *CONVOLUTIONS)
+LIBRARIES: Sequence[Library] = (CTF, MERSENNE, *STEPS, *CONVOLUTIONS)
 
 
 def compiler() -> list[str] | None:

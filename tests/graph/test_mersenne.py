@@ -13,6 +13,14 @@ def test_the_first_number_of_the_default_seed_is_that_of_the_paper():
     assert MersenneTwister64(5489).raw(1).tolist() == [14514284786278117030]
 
 
+def test_numbers_are_the_same_without_the_library(monkeypatch):
+    by_library = MersenneTwister64(9)
+    monkeypatch.setattr(mersenne, "_library", lambda: None)
+    without = MersenneTwister64(9)
+    for n in (0, 1, 311, 5, 1000):
+        assert by_library.raw(n).tolist() == without.raw(n).tolist()
+
+
 def test_seeds_are_taken_modulo_2_to_the_64():
     assert MersenneTwister64(2**64 + 3).raw(5).tolist() == MersenneTwister64(3).raw(5).tolist()
 
@@ -27,7 +35,7 @@ def test_numbers_do_not_depend_on_how_many_are_drawn_at_once(counts):
 
 
 def test_what_is_skipped_is_drawn_and_thrown_away(monkeypatch):
-    monkeypatch.setattr(mersenne, "_PIECE", 100)
+    monkeypatch.setattr(mersenne, "PIECE", 100)
     skipping, drawing = MersenneTwister64(1), MersenneTwister64(1)
     skipping.skip(350)
     drawing.raw(350)

@@ -10,12 +10,17 @@ the normal distribution", Technometrics 6 (1964).
 """
 from __future__ import annotations
 
+import ctypes
 import math
+from collections.abc import Callable
 from decimal import Decimal, localcontext
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 
+from .._build_native import MERSENNE
+
+_VERSION = 1  # as in mersenne.c
 _SIZE = 312  # numbers of state
 PIECE = 2**15  # numbers drawn at once: intermediate results stay in the processor's cache
 _TAIL = "3.442619855896652121432049"  # start of the tail
@@ -23,6 +28,37 @@ _AREA = "0.009912563035336461079069"  # of each strip
 _REST = 64  # lookahead for the last number of a piece: more draws than any tail takes
 _SPAN = 2.0**64
 _UNSEEDED = np.random.SeedSequence(0)  # the state it gives is overwritten at once
+
+
+@cache
+def _library() -> ctypes.CDLL | None:
+    """The library of `mersenne.c`, unless it is missing, or was built from another version of the source."""
+    try:
+        library = ctypes.CDLL(str(MERSENNE.path))
+        version, draw = library.cntkjax_mersenne_version, library.cntkjax_mersenne_draw
+    except (OSError, AttributeError):
+        return None
+    version.restype, draw.restype = ctypes.c_int64, None
+    draw.argtypes = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64
+    return library if version() == _VERSION else None
+
+
+def _drawing(state: np.ndarray) -> Callable[[int], np.ndarray]:
+    """A function that draws the next numbers, by the library or else by `randomgen` (which is slow to import)."""
+    library, place = _library(), np.array([_SIZE], np.int64)
+    if library is None:
+        from randomgen import MT64
+
+        bits = MT64(_UNSEEDED)
+        bits.state = bits.state | {"state": {"key": state, "pos": _SIZE}}
+        return bits.random_raw
+
+    def draw(number: int) -> np.ndarray:
+        numbers = np.empty(number, np.uint64)
+        library.cntkjax_mersenne_draw(state.ctypes.data, place.ctypes.data, numbers.ctypes.data, number)
+        return numbers
+
+    return draw
 
 
 class MersenneTwister64:
@@ -33,13 +69,10 @@ class MersenneTwister64:
     """
 
     def __init__(self, seed: int) -> None:
-        from randomgen import MT64  # here, because it is slow to import
-
         state = [seed % 2**64]
         for place in range(1, _SIZE):
             state.append((6364136223846793005 * (state[-1] ^ (state[-1] >> 62)) + place) % 2**64)
-        self._bits = MT64(_UNSEEDED)
-        self._bits.state = self._bits.state | {"state": {"key": np.array(state, np.uint64), "pos": _SIZE}}
+        self._draw = _drawing(np.array(state, np.uint64))
         self._unread = np.empty(0, np.uint64)
 
     def raw(self, number: int) -> np.ndarray:
@@ -87,7 +120,8 @@ class MersenneTwister64:
         """The numbers of 64 bits that come next, at least this many; they stay unread."""
         missing = number - len(self._unread)
         if missing > 0:
-            self._unread = np.concatenate([self._unread, self._bits.random_raw(missing)])
+            drawn = self._draw(missing)
+            self._unread = np.concatenate([self._unread, drawn]) if len(self._unread) else drawn
         return self._unread
 
 
