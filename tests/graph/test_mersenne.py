@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cntkjax.graph import mersenne
+from cntkjax.graph.jump import jumped
 from cntkjax.graph.mersenne import MersenneTwister64
 
 
@@ -36,10 +37,26 @@ def test_numbers_do_not_depend_on_how_many_are_drawn_at_once(counts):
 
 def test_what_is_skipped_is_drawn_and_thrown_away(monkeypatch):
     monkeypatch.setattr(mersenne, "PIECE", 100)
-    skipping, drawing = MersenneTwister64(1), MersenneTwister64(1)
-    skipping.skip(350)
+    drawing = MersenneTwister64(1)
     drawing.raw(350)
-    assert skipping.raw(3).tolist() == drawing.raw(3).tolist()
+    assert MersenneTwister64(1, 350).raw(3).tolist() == drawing.raw(3).tolist()
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 2**64 - 1), st.integers(0, 50_000))
+def test_a_jump_ends_where_drawing_does(seed, offset):
+    drawing = MersenneTwister64(seed)
+    drawing.raw(offset)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mersenne, "_FAR", 0)
+        assert MersenneTwister64(seed, offset).raw(400).tolist() == drawing.raw(400).tolist()
+
+
+def test_a_jump_over_two_numbers_of_numbers_is_one_over_their_sum():
+    """Farther than can be drawn: 2^40 numbers take an hour."""
+    state = np.arange(312, dtype=np.uint64)
+    there = jumped(jumped(state, 2**40), 12345)
+    np.testing.assert_array_equal(jumped(state, 2**40 + 12345)[1:], there[1:])
 
 
 def test_uniform_numbers_lie_in_their_range():

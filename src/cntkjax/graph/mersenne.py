@@ -19,10 +19,12 @@ from functools import cache, lru_cache
 import numpy as np
 
 from .._build_native import MERSENNE
+from .jump import jumped
 
 _VERSION = 1  # as in mersenne.c
 _SIZE = 312  # numbers of state
 PIECE = 2**15  # numbers drawn at once: intermediate results stay in the processor's cache
+_FAR = 2**27  # numbers that take longer to draw than a jump over them
 _TAIL = "3.442619855896652121432049"  # start of the tail
 _AREA = "0.009912563035336461079069"  # of each strip
 _REST = 64  # lookahead for the last number of a piece: more draws than any tail takes
@@ -62,17 +64,21 @@ def _drawing(state: np.ndarray) -> Callable[[int], np.ndarray]:
 
 
 class MersenneTwister64:
-    """A stream of random numbers.
+    """A stream of random numbers. `offset`: how many of the first ones are left out.
 
     >>> MersenneTwister64(5489).raw(10000)[-1]  # the check of the C++ standard
     np.uint64(9981545732273789042)
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, offset: int = 0) -> None:
         state = [seed % 2**64]
         for place in range(1, _SIZE):
             state.append((6364136223846793005 * (state[-1] ^ (state[-1] >> 62)) + place) % 2**64)
-        self._draw = _drawing(np.array(state, np.uint64))
+        is_far = offset >= _FAR
+        words = np.array(state, np.uint64)
+        self._draw = _drawing(jumped(words, offset) if is_far else words)
+        for left in range(0 if is_far else offset, 0, -PIECE):
+            self._draw(min(left, PIECE))
         self._unread = np.empty(0, np.uint64)
 
     def raw(self, number: int) -> np.ndarray:
@@ -84,11 +90,6 @@ class MersenneTwister64:
         read = self._ahead(number)[:number]
         self._unread = self._unread[number:]
         return read
-
-    def skip(self, number: int) -> None:
-        """Pass over this many numbers of 64 bits, without keeping them."""
-        for left in range(number, 0, -PIECE):
-            self.raw(min(left, PIECE))
 
     def uniform(self, number: int, low: float = 0.0, high: float = 1.0) -> np.ndarray:
         """The next numbers, of 64 bits, from ``low`` to ``high``, ``[number]``."""

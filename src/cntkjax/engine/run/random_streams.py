@@ -164,8 +164,7 @@ class _Generator:
 
     def __init__(self, place: StreamPlace) -> None:
         self.seed, self.begin, self.end = place.seed, place.offset, place.offset
-        self.twister = MersenneTwister64(place.seed)
-        self.twister.skip(place.offset)
+        self.twister = MersenneTwister64(place.seed, place.offset)
         self.numbers: AnyArray | None = None
         self.source: _Source = None
 
