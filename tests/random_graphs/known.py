@@ -193,6 +193,11 @@ def drops_uncounted(program: Program, s: Statement) -> bool:
     return "Dropout(" in s.text and (s.type.is_open or not counted.issuperset(s.type.axes))
 
 
+def is_assigned_by_pieces(program: Program, s: Statement) -> bool:
+    """A parameter that each evaluation changes, where CNTK may refuse the second of some pieces."""
+    return "C.assign(" in s.text and "pieces" in program.observations
+
+
 def is_assigned(program: Program, s: Statement) -> bool:
     """A root that is another name of a parameter that a statement assigns."""
     is_alias = s.name in program.roots and s.text.startswith(("C.alias(", "C.layers.Label("))
@@ -388,6 +393,7 @@ KNOWN: Sequence[Known] = [
     Known("gradient of a value that goes into a transposed convolution", shares_operand, observed=BACKWARD),
     Known("a list of NumPy numbers fed as samples", is_scalar_input, observed="fed oddly"),
     Known("a loop over a user function", follows_user_function("loop|Recurrence|Fold", is_open=True)),
+    Known("ends, sums, gathers and unpacked steps of pieces", is_assigned_by_pieces, observed="^(?!pieces)"),
     Known("truncated sequences in a loop over a user function",
           loops_beside_user_function, observed="pieces"),
     Known("a free dimension in a loop", loops_over_another_size),
