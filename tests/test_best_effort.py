@@ -20,6 +20,7 @@ import pytest
 import cntkjax as C
 from cntkjax import _best_effort
 from cntkjax._best_effort import BestEffort, efforts, failures, kept_failures
+from cntkjax._build_native import LIBRARIES
 from cntkjax.cli import main
 from cntkjax.engine.lower.carry import Carried
 from cntkjax.engine.run import compiling, prices, quick_starts
@@ -31,9 +32,9 @@ from cntkjax.graph.proxy import unwrap
 from cntkjax.io import _kept_index
 from cntkjax.train import _expected
 
+NOT_PYTHON = {library.path.stem for library in LIBRARIES}
 for module in pkgutil.walk_packages(C.__path__, "cntkjax."):
-    in_c = module.name.endswith("libctf") or ".libsteps" in module.name or ".libconvolution" in module.name
-    if not in_c and not module.name.endswith("__main__"):
+    if module.name.rpartition(".")[2] not in {*NOT_PYTHON, "__main__"}:
         importlib.import_module(module.name)
 
 ON_GPUS_ONLY = {"keep what is measured to choose kernels"}

@@ -217,7 +217,7 @@ def test_the_graph_inside_a_block_may_differ(tmp_path):
         return C.as_block(C.dropout(p, 0.5, seed=3) if name else C.dropout(p, 0.5), [(p, x)], "Block")
 
     saved, restored = block("p"), block("")
-    saved.forward({saved.arguments[0]: np.ones((1, 3))}, [saved.output])
+    saved.forward({saved.arguments[0]: np.ones((1, 3))}, [saved.output], {saved.output})
     saved.save(tmp_path / "m")
     restored.restore(tmp_path / "m")
     (node,) = [n for n in nodes([restored.root_function], into_blocks=True) if "rngSeed" in n.node_attributes]
