@@ -34,11 +34,10 @@ def make_context(
 
     ctx = Context(training, batch, layouts, stream_of, masks=plan.masks or {}, looped_nodes=plan.looped_nodes)
     if random is not None:
-        nodes = {plan.random[i]: numbers for i, numbers in random.numbers.items()}
-        ctx.random_numbers = {
-            node: Traced(numbers, node.node_outputs[0].dynamic_axes if node.primitive.draws_columns(node) else ())
-            for node, numbers in nodes.items()
-        }
+        for i, numbers in random.numbers.items():
+            node = plan.random[i]
+            axes = node.node_outputs[0].dynamic_axes if node.primitive.draws_columns(node) else ()
+            ctx.random_numbers[node] = Traced(numbers, axes)
     ctx.carried_in = {n: v for n, v in zip(plan.delays, past, strict=False) if v is not None}
     return ctx
 

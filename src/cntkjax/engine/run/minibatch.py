@@ -51,9 +51,11 @@ class MinibatchColumns:
         self._of: dict[Axis | None, Columns | None] = {}
 
     @classmethod
-    def of_feeds(cls, arguments: Sequence[Edge], feeds: Sequence[Feed]) -> MinibatchColumns:
-        """Those of what is fed for arguments."""
-        fed = [(v.sequence_axis, f) for v, f in zip(arguments, feeds, strict=True) if isinstance(f, Ragged)]
+    def of_feeds(cls, plan: Plan, feeds: Sequence[Feed]) -> MinibatchColumns:
+        """Those of what is fed for the arguments of a plan; none if it draws no random numbers."""
+        if not plan.random:
+            return cls(None, {}, {})
+        fed = [(v.sequence_axis, f) for v, f in zip(plan.arguments, feeds, strict=True) if isinstance(f, Ragged)]
         counts = {f.num_sequences for _, f in fed}
         along = {axis: f for axis, f in fed if axis is not None}
         lengths = {axis: f.lengths for axis, f in along.items() if f.lengths is not None}
@@ -159,7 +161,7 @@ class MinibatchPacker:
                 whose lengths do not agree; IndexRangeError for indices out of range.
         """
         check_indices(plan, feeds)
-        columns = MinibatchColumns.of_feeds(self.plan.arguments, feeds)
+        columns = MinibatchColumns.of_feeds(self.plan, feeds)
         divided = _divided(feeds, shares, self.shapes.space.shares_rows)
         sizes = [self._sizes(plan, share, variant) for share in divided]
         _check_longest(plan, feeds)

@@ -99,11 +99,9 @@ class StagedExecution:
         self.user_states: dict[Stage, object] = {}  # what user functions keep for their backward call
 
     def _draw(self, streams: Streams) -> RandomState:
-        arguments = self.plan.arguments
-        fed = MinibatchColumns.of_feeds(arguments, [self.values[v] for v in arguments])
-        drawn = draw_random_state(
-            self.plan, streams, self.training, columns_to_draw(self.plan, fed, self.training)
-        )
+        fed = MinibatchColumns.of_feeds(self.plan, [self.values[v] for v in self.plan.arguments])
+        columns = columns_to_draw(self.plan, fed, self.training)
+        drawn = draw_random_state(self.plan, streams, self.training, columns)
         replace_state(after_drawing(drawn, streams, self.training))
         return drawn
 
